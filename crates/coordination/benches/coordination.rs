@@ -1,4 +1,4 @@
-//! What the protocol costs in memory, beside what it cannot do without, and how it grows.
+//! The cost of the protocol in memory, beside its lower bounds, and how it grows.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -28,7 +28,7 @@ const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 const RUN: RunId = RunId::from_raw(1);
 const FEW: u64 = 100;
 const MANY: u64 = 100_000;
-/// A manifest has at most this many, so more shards come from splits.
+/// The limit of a manifest. More shards come from splits.
 const MANIFEST: u64 = 10_000;
 
 type Failure = Box<dyn std::error::Error>;
@@ -96,8 +96,8 @@ fn coordinator() -> Result<InMemoryCoordinator, Failure> {
     let config = CoordinatorRuntimeConfig {
         max_shards_per_tenant: 200_000,
         max_total_shards: 200_000,
-        // The allocator that counts writes every byte of a zeroed buffer; with much more room than
-        // the keys need, making a coordinator would take longer than registering its shards.
+        // The counting allocator writes every byte of a zeroed buffer. With much more room than the
+        // keys need, making a coordinator would take longer than registering its shards.
         slab_capacity: 8 << 20,
         ..CoordinatorRuntimeConfig::default()
     };
@@ -189,8 +189,8 @@ fn bench_checkpoint(criterion: &mut Criterion, recorder: &mut Recorder) -> Resul
 fn bench_growth(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), Failure> {
     let (mut few, mut many) = (run_of(FEW)?, run_of(if is_measuring() { MANY } else { FEW })?);
     let (few_keys, many_keys) = (active_keys(&mut few)?, active_keys(&mut many)?);
-    // On 64 shards in turn, the processor's caches hold either contestant's records and what is
-    // compared is the work. On all of them in random order it is the work and the memory.
+    // The records of 64 shards fit the processor's caches, so this compares the work. All shards in
+    // random order compare work and memory.
     let names = ["acquire/100", "acquire/100000"];
     let (few_hot, many_hot) = (first_64(&few_keys), first_64(&many_keys));
     compare(criterion, recorder, names, (&mut few, few_hot), (&mut many, many_hot));
@@ -210,7 +210,7 @@ fn first_64(keys: &[ShardKey]) -> &[ShardKey] {
     keys.get(..64).unwrap_or(keys)
 }
 
-/// The same keys in an order that no prefetcher guesses, the same in every run.
+/// The same keys in a random order, the same in every run.
 fn shuffled(mut keys: Vec<ShardKey>) -> Vec<ShardKey> {
     keys.sort_by_key(|key| mixed(key.shard.as_raw()));
     keys
@@ -223,7 +223,7 @@ const fn mixed(number: u64) -> u64 {
 
 type Contestant<'a> = (&'a mut InMemoryCoordinator, &'a [ShardKey]);
 
-/// Acquires and releases the shards of either, in their order, by a thousand workers in turn.
+/// Acquires and releases all shards in order, with a thousand workers in turn.
 fn compare(
     criterion: &mut Criterion,
     recorder: &mut Recorder,
@@ -242,7 +242,7 @@ fn compare(
             let acquired =
                 coordinator.acquire_and_restore_into(at(2), TENANT, *key, worker, scratch);
             let lease = acquired.map(|acquired| acquired.lease);
-            assert!(give_back(coordinator, lease.ok(), 1_000 + number as u64));
+            assert!(release(coordinator, lease.ok(), 1_000 + number as u64));
         }
     };
     recorder.bench(
@@ -267,11 +267,11 @@ fn bench_claim(
     let turn = std::cell::Cell::new(9_000_000_000_u64);
     let claim = |coordinator: &mut InMemoryCoordinator, scratch: &mut AcquireScratch| {
         turn.set(turn.get() + 1);
-        // Workers far apart, so that they start at different places of a long list too.
+        // Worker ids far apart, so that they start at different positions of a long list.
         let worker = WorkerId::from_raw(mixed(turn.get() % workers));
         let claimed = coordinator.claim_next_available(at(3), TENANT, RUN, worker, scratch);
         let lease = claimed.map(|claimed| claimed.lease);
-        assert!(give_back(coordinator, lease.ok(), turn.get()));
+        assert!(release(coordinator, lease.ok(), turn.get()));
     };
     recorder.bench(
         criterion,
@@ -280,8 +280,8 @@ fn bench_claim(
     );
 }
 
-/// What a single access costs that depends on the one before, somewhere in as much memory as so
-/// many shards take: the physical limit of whatever looks a shard up.
+/// The cost of one dependent access in as much memory as the shards take. It bounds every lookup of
+/// a shard from below.
 fn bench_touch(criterion: &mut Criterion, recorder: &mut Recorder, shards: usize) {
     const WORDS_PER_SHARD: usize = 960 / 8;
     let mut order: Vec<usize> = (0..shards).collect();
@@ -300,8 +300,8 @@ fn bench_touch(criterion: &mut Criterion, recorder: &mut Recorder, shards: usize
     );
 }
 
-/// Whether there was a lease, and giving it back was accepted.
-fn give_back(coordinator: &mut InMemoryCoordinator, lease: Option<Lease>, op: u64) -> bool {
+/// Whether there was a lease and its release was accepted.
+fn release(coordinator: &mut InMemoryCoordinator, lease: Option<Lease>, op: u64) -> bool {
     lease.is_some_and(|lease| {
         black_box(coordinator.release(at(3), TENANT, &lease, OpId::from_raw(op))).is_ok()
     })
@@ -342,7 +342,7 @@ fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
         criterion,
         claims,
         &mut [("claim_all/100000", &mut || {
-            // The leases of the round before are over.
+            // The leases of the last round have expired.
             now += 1_000_000;
             for turn in 0..claims {
                 let worker = WorkerId::from_raw(turn % 1_000);
@@ -355,8 +355,8 @@ fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
     Ok(())
 }
 
-/// Bytes on the heap per shard, with all tables of a coordinator for so many but without the keys
-/// and metadata themselves: fresh, and with a full log.
+/// Heap bytes per shard, with all tables of the coordinator but without keys and metadata: fresh,
+/// and with a full log.
 fn bytes_per_shard() -> Result<(u64, u64), Failure> {
     let shards = MANIFEST;
     let bounds = bounds(shards);

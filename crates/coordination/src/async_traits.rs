@@ -1,8 +1,8 @@
 //! The seed's async traits: methods that every [`Backend`] has.
 //!
-//! The same operations as in [`crate::traits`], for callers that wait: the methods take `&self`
-//! and no time, and return owned values in futures that can move between threads. Each method
-//! builds one request of [`crate::operation`] and narrows its answer.
+//! The operations of [`crate::traits`] for async callers: the methods take `&self` and no time, and
+//! return owned values in `Send` futures. Each method builds one request of [`crate::operation`]
+//! and narrows its answer.
 
 use std::future::Future;
 
@@ -33,11 +33,11 @@ use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 use crate::traits::{ClaimHint, CreateRunWithShardsError};
 
-/// What moving a shard's cursor gives; a replay comes without a notice.
+/// The answer to a checkpoint. A replay comes without a notice.
 pub type Checkpointed = Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
-/// What replacing a shard by children gives.
+/// The answer to a replacing split.
 pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
-/// What giving the right part of a shard to a new one gives.
+/// The answer to a residual split.
 pub type SplitOff = Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
 
 /// Operations on shards; see [`crate::traits::CoordinationBackend`].
@@ -52,7 +52,7 @@ pub trait AsyncCoordinationBackend: Backend {
         execute(self, tenant, Acquire { key, worker })
     }
 
-    /// Makes a lease last longer.
+    /// Extends a lease.
     fn renew(
         &self,
         tenant: TenantId,
@@ -61,7 +61,7 @@ pub trait AsyncCoordinationBackend: Backend {
         execute(self, tenant, Renew { lease: *lease })
     }
 
-    /// Moves a shard's cursor forward.
+    /// Advances a shard's cursor.
     fn checkpoint(
         &self,
         tenant: TenantId,
@@ -98,7 +98,7 @@ pub trait AsyncCoordinationBackend: Backend {
         async move { narrow::<_, ParkShard<&[u8]>>(self.call(tenant, request).await) }
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     fn release(
         &self,
         tenant: TenantId,
@@ -120,7 +120,7 @@ pub trait AsyncCoordinationBackend: Backend {
         async move { narrow::<_, SplitReplace<&[u8]>>(self.call(tenant, request).await) }
     }
 
-    /// Gives the right part of a shard to a new one.
+    /// Splits the right part of a shard off as a new shard.
     fn split_residual(
         &self,
         tenant: TenantId,
@@ -144,7 +144,7 @@ pub trait AsyncCoordinationBackend: Backend {
         execute(self, tenant, RequestSplit { key, requester, patience_ms })
     }
 
-    /// Refuses to split for `pause_ms`.
+    /// Declines split requests for `pause_ms`.
     fn decline_split(
         &self,
         tenant: TenantId,
@@ -159,7 +159,7 @@ impl<B: Backend + ?Sized> AsyncCoordinationBackend for B {}
 
 /// Operations on runs; see [`crate::traits::RunManagement`].
 pub trait AsyncRunManagement: Backend {
-    /// Makes a run that waits for its shards.
+    /// Creates a run that waits for its shards.
     fn create_run(
         &self,
         tenant: TenantId,
@@ -181,7 +181,7 @@ pub trait AsyncRunManagement: Backend {
         async move { narrow::<_, RegisterShards<&[u8]>>(self.call(tenant, request).await) }
     }
 
-    /// Makes a run and starts it with its shards, or does neither.
+    /// Creates a run and starts it with its shards, or does neither.
     fn create_run_with_shards(
         &self,
         tenant: TenantId,
@@ -194,7 +194,7 @@ pub trait AsyncRunManagement: Backend {
         async move { narrow::<_, CreateRunWithShards<&[u8]>>(self.call(tenant, request).await) }
     }
 
-    /// The run as it is stored.
+    /// The stored run.
     fn get_run(
         &self,
         tenant: TenantId,
@@ -203,7 +203,7 @@ pub trait AsyncRunManagement: Backend {
         execute(self, tenant, GetRun { run })
     }
 
-    /// How far the run has come.
+    /// The progress of the run.
     fn get_run_progress(
         &self,
         tenant: TenantId,
@@ -252,7 +252,7 @@ pub trait AsyncRunManagement: Backend {
         execute(self, tenant, ChangeRun { run, change: RunTransition::Cancel, op })
     }
 
-    /// Stops handing out shards of a run.
+    /// Stops granting shards of a run.
     fn pause_run(
         &self,
         tenant: TenantId,
@@ -262,7 +262,7 @@ pub trait AsyncRunManagement: Backend {
         execute(self, tenant, ChangeRun { run, change: RunTransition::Pause, op })
     }
 
-    /// Hands out shards of a run again.
+    /// Grants shards of a run again.
     fn resume_run(
         &self,
         tenant: TenantId,
@@ -298,7 +298,7 @@ impl<B: Backend + ?Sized> AsyncRunManagement for B {}
 
 /// Claiming any available shard of a run; see [`crate::facade::ShardClaiming`].
 pub trait AsyncShardClaiming: Backend {
-    /// Acquires some shard of the run for `worker`, or says when to try again.
+    /// Acquires any available shard of the run for `worker`, or reports when to retry.
     fn claim_next_available(
         &self,
         tenant: TenantId,
@@ -311,8 +311,8 @@ pub trait AsyncShardClaiming: Backend {
 
 impl<B: Backend + ?Sized> AsyncShardClaiming for B {}
 
-/// What time it is. Pure code asks nobody else.
+/// The current time. Pure code has no other source of time.
 pub trait Clock: Send + Sync {
-    /// The current time; never less than what was told before.
+    /// The current time, never less than before.
     fn now(&self) -> LogicalTime;
 }

@@ -1,4 +1,4 @@
-//! What a backend implements: one method that answers requests.
+//! The interface of a backend: one method that answers requests.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -14,14 +14,17 @@ use crate::operation::{Answer, Operation, Request, narrow};
 pub trait Backend: Send + Sync {
     /// Executes a request in the name of `tenant`, at the backend's own time.
     ///
-    /// Whatever a backend does besides, it keeps these promises: a tenant never sees or changes
-    /// another's shards; of the writers of a shard at most one is accepted per fence; an operation
-    /// id has one effect; a cursor never moves back or out of its shard; children tile their
-    /// parent.
+    /// Every backend keeps these promises:
+    ///
+    /// - a tenant never sees or changes the shards of another;
+    /// - at most one writer of a shard is accepted per fence;
+    /// - an operation id has one effect;
+    /// - a cursor never moves back or out of its shard;
+    /// - children tile their parent.
     fn call<'a>(&'a self, tenant: TenantId, request: Request<&'a [u8]>) -> BoxFuture<'a, Answer>;
 
-    /// Waits until a shard of the run may have become claimable. A backend that cannot tell waits
-    /// for ever, so a caller sets a timeout.
+    /// Waits until a shard of the run may have become claimable. A backend without notifications
+    /// waits forever, so callers set a timeout.
     fn claimable<'a>(&'a self, tenant: TenantId, run: RunId) -> BoxFuture<'a, ()> {
         let _ = (tenant, run);
         Box::pin(pending())

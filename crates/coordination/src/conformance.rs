@@ -1,12 +1,12 @@
-//! What every backend must do, as scenarios that any backend can run.
+//! Scenarios that every backend must pass.
 //!
 //! A backend under test implements [`Harness`] and calls the macro
 //! [`conformance_suite!`](crate::conformance_suite), which makes one test of each scenario.
-//! Scenarios use the methods of the async traits only, and bring their own tenants and runs, so
-//! they can share one backend. A scenario that fails panics with what it saw.
+//! Scenarios use only the methods of the async traits and bring their own tenants and runs, so they
+//! can share one backend. A scenario that fails panics with what it saw.
 //!
-//! The suite says what is the same everywhere. What a backend adds (limits, room, sessions,
-//! faults) it tests by itself.
+//! The suite covers behaviour that is the same for all backends. Each backend tests its own limits,
+//! sessions and faults.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -39,7 +39,7 @@ use crate::record::RunConfig;
 use crate::restore::HolderNotice;
 use crate::summary::{ShardFilter, ShardSummary};
 
-/// Says that an answer is this refusal and no other.
+/// Asserts that an answer is this refusal.
 macro_rules! assert_refused {
     ($answer:expr, $refusal:pat) => {{
         let answer = $answer;
@@ -48,8 +48,8 @@ macro_rules! assert_refused {
 }
 use assert_refused;
 
-/// A backend under test, with a clock that the test moves. Its workers pause for [`COOLDOWN_MS`]
-/// between two claims.
+/// A backend under test, with a clock that the test moves. Workers wait for [`COOLDOWN_MS`] between
+/// two claims.
 pub trait Harness: Sync {
     /// The backend.
     type Backend: Backend;
@@ -60,10 +60,10 @@ pub trait Harness: Sync {
     /// A tenant that no other scenario uses.
     fn fresh_tenant(&self) -> TenantId;
 
-    /// Lets time pass, for the backend as well.
+    /// Advances the clock of the test and of the backend.
     fn advance(&self, millis: u64) -> impl Future<Output = ()> + Send;
 
-    /// What has been told of a tenant since this was last asked for, oldest first.
+    /// The events of a tenant since the last call, oldest first.
     fn take_events(
         &self,
         tenant: TenantId,
@@ -73,14 +73,14 @@ pub trait Harness: Sync {
 /// How long workers pause between two claims, in milliseconds.
 pub const COOLDOWN_MS: u64 = 50;
 
-/// How often a holder may be told nothing.
+/// Maximum answers in a row without a notice.
 const NOTICES_MAX: u32 = 20;
 
 /// How long leases last in the scenarios, in milliseconds.
 pub const LEASE_MS: u64 = 10_000;
 
-/// One tenant with one run, and shorthand for what scenarios do all the time.
-pub struct World<'h, H> {
+/// One tenant with one run, and shorthand for frequent steps.
+struct World<'h, H> {
     harness: &'h H,
     tenant: TenantId,
     run: RunId,
@@ -88,13 +88,13 @@ pub struct World<'h, H> {
 
 impl<'h, H: Harness> World<'h, H> {
     /// A run with shards between the given bounds, numbered from 0.
-    pub async fn new(harness: &'h H, bounds: &[&[u8]]) -> Self {
+    async fn new(harness: &'h H, bounds: &[&[u8]]) -> Self {
         let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
         Self::with_config(harness, bounds, config).await
     }
 
-    /// Like [`World::new`], configured otherwise.
-    pub async fn with_config(harness: &'h H, bounds: &[&[u8]], config: RunConfig) -> Self {
+    /// Like [`World::new`], with another configuration.
+    async fn with_config(harness: &'h H, bounds: &[&[u8]], config: RunConfig) -> Self {
         let (tenant, run) = (harness.fresh_tenant(), RunId::from_raw(1));
         let shards = manifest(bounds);
         let op = OpId::from_raw(u64::MAX);
@@ -127,14 +127,14 @@ impl<'h, H: Harness> World<'h, H> {
     }
 
     async fn complete(&self, lease: &Lease, id: u64) {
-        // Whatever was done is kept: the last cursor is the one the shard was restored with.
+        // Keep the progress: the final cursor is the one that the shard was restored with.
         let listed = self.shard(lease.key().shard).await;
         let cursor = CursorUpdate::new(listed.last_key.as_deref(), None);
         self.backend().complete(self.tenant, lease, cursor, op(id)).await.unwrap();
     }
 
-    /// What the holder of a lease is told. Where that could not be read nothing is told, and the
-    /// holder asks again.
+    /// The notice to the holder of a lease. An answer carries none if the backend could not read
+    /// it, so the call is repeated.
     async fn notice(&self, lease: &Lease) -> HolderNotice {
         for _ in 0..NOTICES_MAX {
             let renewed = self.backend().renew(self.tenant, lease).await.unwrap();
@@ -142,7 +142,7 @@ impl<'h, H: Harness> World<'h, H> {
                 return notice;
             }
         }
-        panic!("a holder was told nothing {NOTICES_MAX} times")
+        panic!("a holder got no notice {NOTICES_MAX} times in a row")
     }
 
     async fn shards(&self) -> Vec<ShardSummary> {
@@ -181,75 +181,75 @@ macro_rules! conformance_suite {
         $crate::conformance_suite! { @tests $harness, $block_on,
             leases::{
                 fences_rise_with_every_owner,
-                a_lease_is_over_at_its_deadline,
-                a_renewal_moves_the_deadline_and_nothing_else,
-                a_zombie_is_refused_in_everything,
-                the_same_worker_may_come_back_after_its_lease,
-                a_released_shard_can_be_had_at_once,
-                the_end_of_a_shard_ends_its_lease,
-                cursors_only_move_forward_and_stay_in_the_shard,
-                an_empty_shard_is_completed_with_the_initial_cursor,
-                what_was_checkpointed_is_restored,
+                lease_expires_at_its_deadline,
+                renewal_moves_only_the_deadline,
+                zombie_is_fenced_everywhere,
+                worker_may_reacquire_after_expiry,
+                released_shard_can_be_acquired_at_once,
+                done_or_parked_shard_has_no_lease,
+                cursors_only_move_forward_within_the_shard,
+                empty_shard_completes_with_the_initial_cursor,
+                checkpointed_cursor_is_restored,
             }
             idempotency::{
-                a_replay_answers_after_the_end_of_the_lease,
-                a_replay_answers_after_the_end_of_the_shard,
-                an_id_used_for_something_else_is_a_conflict,
-                a_forgotten_operation_is_judged_anew,
-                an_unpark_is_replayed,
-                a_release_is_replayed,
+                replay_works_after_the_lease_expired,
+                replay_works_after_the_shard_is_done,
+                op_id_of_another_request_is_a_conflict,
+                evicted_operation_is_checked_as_new,
+                unpark_is_replayed,
+                release_is_replayed,
             }
             splits::{
-                children_tile_the_parent_and_can_be_worked_on,
-                a_replacement_is_replayed_with_the_same_children,
-                a_residual_split_lets_the_parent_go_on,
-                a_residual_split_is_remembered_for_good,
-                a_split_that_does_not_fit_the_shard_is_refused,
-                unparking_keeps_the_cursor_and_raises_the_fence,
+                children_tile_the_parent_and_can_be_acquired,
+                replaced_split_returns_the_same_children,
+                residual_split_keeps_the_parent_active,
+                residual_split_outlives_the_op_log,
+                split_plan_for_another_state_is_refused,
+                unpark_keeps_the_cursor_and_raises_the_fence,
             }
             runs::{
-                a_run_ends_once,
-                a_run_is_done_only_when_everything_is,
-                nothing_of_an_ended_run_changes,
-                a_paused_run_hands_nothing_out_and_holders_go_on,
-                registering_again_is_a_replay_or_a_conflict,
-                a_run_and_its_shards_are_made_at_once_or_not_at_all,
-                a_run_that_waits_for_its_shards_is_taken_up,
-                changes_of_a_run_are_replayed_and_done_once,
-                a_shard_that_makes_no_progress_parks_itself,
-                the_watermark_tells_what_is_done,
+                run_ends_once,
+                run_completes_only_without_unfinished_shards,
+                shards_of_an_ended_run_do_not_change,
+                paused_run_grants_nothing_but_holders_continue,
+                repeated_registration_is_a_replay_or_a_conflict,
+                run_and_shards_are_created_atomically,
+                waiting_run_is_adopted,
+                run_transitions_are_replayed,
+                acquire_without_progress_parks_the_shard,
+                keys_below_the_watermark_are_done,
             }
             claims::{
                 every_shard_is_claimed_once,
-                a_shard_comes_back_when_its_lease_is_over,
-                a_waiting_worker_is_counted_and_can_ask_for_a_part,
-                a_request_ends_with_the_lease_it_was_made_to,
-                a_split_answers_the_request,
-                a_request_runs_out_unless_it_is_made_again,
-                a_request_that_is_over_already_is_refused,
-                what_was_asked_of_one_holder_is_hidden_from_the_next,
-                a_retry_is_told_nothing_besides,
-                candidates_are_what_can_be_acquired,
-                nothing_is_claimed_where_there_is_no_run,
-                a_worker_pauses_between_two_claims,
+                expired_shard_can_be_claimed,
+                waiting_worker_is_counted_and_can_request_a_split,
+                split_request_ends_with_the_lease,
+                split_answers_the_request,
+                split_request_expires_unless_repeated,
+                expired_split_request_is_refused,
+                split_request_is_hidden_from_the_next_holder,
+                replay_carries_no_notice,
+                candidates_can_be_acquired,
+                claim_needs_an_active_run,
+                claims_of_a_worker_are_throttled,
             }
             lists::{
-                a_list_shows_what_passes_its_filter,
-                a_list_is_in_key_order_and_of_the_moment,
+                list_shows_what_passes_its_filter,
+                list_is_in_key_order_and_current,
             }
             names::{
-                a_name_points_to_one_run_at_a_time,
-                a_name_is_refused_for_a_used_run_or_a_long_description,
-                the_last_estimate_of_each_holder_is_listed,
+                name_points_to_one_run_at_a_time,
+                name_needs_a_new_run_and_a_bounded_description,
+                last_estimate_of_each_holder_is_listed,
             }
             events::{
-                what_takes_effect_is_told_once_and_in_order,
-                nobody_is_told_what_was_refused,
+                changes_emit_events_once_and_in_order,
+                refusals_emit_no_event,
             }
             strangers::{
-                a_stranger_finds_no_run,
-                a_stranger_finds_no_shard,
-                a_lease_is_worth_nothing_in_another_tenants_name,
+                other_tenant_finds_no_run,
+                other_tenant_finds_no_shard,
+                lease_is_invalid_for_another_tenant,
             }
         }
     };

@@ -1,4 +1,4 @@
-//! How long a worker pauses between two claims.
+//! The minimum time between two claims of a worker.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,16 @@ use crate::error::reason::Throttled;
 
 /// When each worker may claim again.
 ///
-/// A claim that was granted starts the pause; one that found nothing does not, because a worker
-/// with empty hands does no harm by asking.
+/// A granted claim starts the cooldown. A refused one does not.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimCooldowns {
     retry_after: BTreeMap<(TenantId, WorkerId), LogicalTime>,
-    /// How many were left when those whose time had come were last forgotten.
+    /// The number of entries after the last sweep.
     after_sweep: usize,
 }
 
 impl ClaimCooldowns {
-    /// Nobody has claimed yet.
+    /// No worker has claimed yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { retry_after: BTreeMap::new(), after_sweep: 0 }
@@ -37,7 +36,7 @@ impl ClaimCooldowns {
         }
     }
 
-    /// Makes a worker that was granted a shard pause for `interval_ms`.
+    /// Starts the cooldown of a worker that was granted a shard.
     pub fn start(
         &mut self,
         now: LogicalTime,
@@ -49,7 +48,7 @@ impl ClaimCooldowns {
             return;
         }
         self.retry_after.insert((tenant, worker), now.saturating_add(interval_ms));
-        // Forget those whose time has come, now and then, so that the map stays small.
+        // Remove expired entries now and then, so that the map stays small.
         if self.retry_after.len() > 2 * self.after_sweep + 16 {
             self.retry_after.retain(|_, retry_after| now < *retry_after);
             self.after_sweep = self.retry_after.len();
@@ -64,7 +63,7 @@ mod tests {
     const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 
     #[test]
-    fn a_worker_may_claim_again_when_its_pause_is_over_and_others_at_once() {
+    fn cooldown_throttles_only_the_same_worker() {
         let (worker, at) = (WorkerId::from_raw(1), LogicalTime::from_millis);
         let mut cooldowns = ClaimCooldowns::new();
         cooldowns.start(at(10), TENANT, worker, 5);
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_that_are_over_take_no_room() {
+    fn expired_cooldowns_are_removed() {
         let mut cooldowns = ClaimCooldowns::new();
         for millis in 0..1_000 {
             let now = LogicalTime::from_millis(millis);

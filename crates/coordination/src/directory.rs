@@ -1,9 +1,9 @@
-//! Names for runs, and what each run is for.
+//! Names of runs, and their descriptions.
 //!
-//! A run's id is used once. A person who starts the same work again wants the run that is
-//! there, so a *name* points to a run, and can be pointed to a new one. What a run is for (its
-//! source, its command) is kept beside it as bytes that mean something only to whoever made it.
-//! None of this decides who owns a shard.
+//! A run id is never reused. A user who starts the same work again expects the existing run. So a
+//! *name* points to a run, and can be moved to a new one. The description of a run (its source, its
+//! command) is stored as bytes that only its creator interprets. Names and descriptions do not
+//! affect the ownership of shards.
 
 use std::fmt;
 use std::future::Future;
@@ -16,24 +16,23 @@ use crate::error::reason::{LabelTooLarge, RunIdUsed};
 use crate::error::{CoordError, InfraError};
 use crate::operation::{FindRun, LabelOf, ListLabels, NameRun, narrow};
 
-/// What people call a run: 1 to 40 ASCII letters, digits, `-`, `_` and `.`, not beginning with a
-/// dot.
+/// The name of a run: 1 to 40 ASCII letters, digits, `-`, `_` and `.`, without a leading dot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunName {
     bytes: [u8; MAX_RUN_NAME_SIZE],
     len: u8,
 }
 
-/// Why something is no name for a run.
+/// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunNameError {
-    /// It has no or too many characters.
+    /// It is empty or too long.
     #[error("a run's name has 1 to {max} characters, not {length}", max = MAX_RUN_NAME_SIZE)]
     Length {
-        /// How many it has.
+        /// Its length.
         length: usize,
     },
-    /// It has other characters.
+    /// It has a character that is not allowed, or a leading dot.
     #[error("a run's name has only letters, digits, `-`, `_` and `.`, and no dot in front")]
     Characters,
 }
@@ -87,12 +86,12 @@ impl fmt::Display for RunName {
     }
 }
 
-/// What a run is for.
+/// The name and the description of a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunLabel {
-    /// The name under which it was started.
+    /// Its name.
     pub name: RunName,
-    /// What its maker wrote down about it.
+    /// Its description, which only its creator interprets.
     pub description: Box<[u8]>,
 }
 
@@ -104,10 +103,10 @@ impl fmt::Debug for RunLabel {
     }
 }
 
-/// Why a run got no name.
+/// Why a run was not named.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameRunError {
-    /// There is, or was, a run of that id.
+    /// The run id is or was in use.
     #[error("{}", RunIdUsed { run: *run })]
     RunIdUsed {
         /// The id.
@@ -119,7 +118,7 @@ pub enum NameRunError {
         /// Its length.
         length: usize,
     },
-    /// Something below failed.
+    /// The store or the network failed.
     #[error("{0}")]
     BackendError(#[from] InfraError),
 }
@@ -149,9 +148,9 @@ impl TryFrom<CoordError> for NameRunError {
     }
 }
 
-/// Finding runs by their names. Every [`Backend`] can.
+/// Finding runs by name. Every [`Backend`] implements it.
 pub trait AsyncRunDirectory: Backend {
-    /// The run to which a name points. It may not have been created yet, or be gone.
+    /// The run to which a name points. The run may be deleted, or not created yet.
     fn find_run(
         &self,
         tenant: TenantId,
@@ -160,8 +159,8 @@ pub trait AsyncRunDirectory: Backend {
         execute(self, tenant, FindRun { name })
     }
 
-    /// Points the name of `label` to `run`, which must be new, if it still points to `instead_of`;
-    /// gives the run to which it points afterwards.
+    /// Points the name of `label` to the new run `run`, if the name still points to `instead_of`.
+    /// Returns the run to which it points afterwards.
     fn name_run(
         &self,
         tenant: TenantId,
@@ -174,7 +173,7 @@ pub trait AsyncRunDirectory: Backend {
         async move { narrow::<_, NameRun<&[u8]>>(self.call(tenant, request).await) }
     }
 
-    /// What a run is for, if it was given a name.
+    /// The label of a run, if it was named.
     fn label_of(
         &self,
         tenant: TenantId,
@@ -183,7 +182,7 @@ pub trait AsyncRunDirectory: Backend {
         execute(self, tenant, LabelOf { run })
     }
 
-    /// Every run that was given a name and is not gone, in the order of ids.
+    /// The labels of all named runs that exist, in the order of run ids.
     fn list_labels(
         &self,
         tenant: TenantId,
@@ -199,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_short_plain_and_no_hidden_file() {
+    fn run_name_is_short_and_has_no_leading_dot() {
         for name in ["a", "crates-1f", "A_b.c", &"x".repeat(40)] {
             assert_eq!(RunName::new(name).unwrap().as_str(), name);
             assert_eq!(RunName::new(name).unwrap().to_string(), name);
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_the_order_of_their_letters() {
+    fn run_names_sort_alphabetically() {
         let mut names = ["b", "a", "aa", "B"].map(|name| RunName::new(name).unwrap());
         names.sort();
         assert_eq!(names.map(|name| name.to_string()), ["B", "a", "aa", "b"]);

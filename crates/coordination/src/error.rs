@@ -1,14 +1,14 @@
-//! Why an operation did not do what it was asked to.
+//! Why an operation failed.
 //!
-//! There are three families. A *refusal* is the protocol saying no: it depends on nothing but the
-//! records and the request, and asking again gives the same answer until they change. An
-//! *infrastructure* error ([`InfraError`]) is the store's or the network's, and its class says
-//! whether the operation may have happened. *Resource exhaustion* is a bound that was reached;
-//! nothing changed.
+//! | family | meaning |
+//! |---|---|
+//! | refusal | The protocol rejects the request. Only the records and the request decide. |
+//! | [`InfraError`] | The store or the network failed. Its class states what may have happened. |
+//! | exhaustion | A limit was reached. Nothing changed. |
 //!
-//! Each refusal is a type of its own in [`reason`], documented and worded once. Each operation has
-//! an enum of the refusals it may give on some backend, so that a caller's `match` needs no arm for
-//! those of others. Every such enum converts into [`CoordError`], which has them all, and back.
+//! Each refusal is a type in [`reason`], documented and worded once. Each operation has an enum of
+//! its possible refusals, so a caller's `match` needs no other arms. Every such enum converts into
+//! [`CoordError`], which has all refusals, and back.
 //!
 //! Messages never contain key bytes, another tenant's id, a worker's id or a payload fingerprint.
 

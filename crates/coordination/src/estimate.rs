@@ -1,7 +1,8 @@
-//! What holders think of the work that they have left.
+//! Estimates of the work that holders have left.
 //!
-//! Whoever is idle asks the holder that will be last. To know which one that is, holders tell from
-//! time to time how far they are. It is advice: nothing is decided by it, and it may be old.
+//! An idle worker requests a split from the holder that will finish last. To find it, holders
+//! publish their progress from time to time. Estimates are advice: no rule depends on them, and
+//! they may be old.
 
 use std::future::Future;
 
@@ -12,41 +13,41 @@ use crate::error::InfraError;
 use crate::lease::Lease;
 use crate::operation::{ListEstimates, PublishEstimate};
 
-/// How far a holder is, as it sees it.
+/// The progress of a holder, as it sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkEstimate {
     /// Items that are done since the shard was acquired.
     pub done_items: u64,
     /// Bytes of the items that are done since the shard was acquired.
     pub done_bytes: u64,
-    /// Items that are left, if anybody can tell.
+    /// Items that are left, if known.
     pub left_items: Option<u64>,
-    /// Bytes that are left, if anybody can tell.
+    /// Bytes that are left, if known.
     pub left_bytes: Option<u64>,
-    /// How long the rest will take, if anybody can tell.
+    /// The expected remaining time, if known.
     pub left_ms: Option<u64>,
-    /// Whether the rest is one item, of which nobody can be given a part.
+    /// Whether the rest is a single item, which cannot be split.
     pub is_indivisible: bool,
 }
 
-/// An estimate, and whose it is.
+/// An estimate with its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldEstimate {
-    /// Of which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Under which fence; another one has made it void.
+    /// The holder's fence. A later fence makes the estimate void.
     pub fence: FenceEpoch,
-    /// Who made it.
+    /// The holder.
     pub holder: WorkerId,
-    /// When it was made.
+    /// When it was published.
     pub at: LogicalTime,
-    /// What it says.
+    /// The estimate.
     pub estimate: WorkEstimate,
 }
 
-/// Publishing and listing estimates. Every [`Backend`] can.
+/// Publishing and listing estimates. Every [`Backend`] implements it.
 pub trait AsyncWorkEstimates: Backend {
-    /// Tells how far the holder of `lease` is. It is gone when its holder is.
+    /// Publishes the progress of the holder of `lease`. It is deleted with the holder's session.
     fn publish_estimate(
         &self,
         tenant: TenantId,
@@ -56,7 +57,7 @@ pub trait AsyncWorkEstimates: Backend {
         execute(self, tenant, PublishEstimate { lease: *lease, estimate })
     }
 
-    /// What the holders of a run's shards told last, in the order of shards.
+    /// The last estimates of the holders of a run's shards, in the order of shards.
     fn list_estimates(
         &self,
         tenant: TenantId,

@@ -1,7 +1,7 @@
-//! What happened, as data.
+//! Events: changes as data.
 //!
-//! Operations describe what they did; they never act on it. A driver publishes the events after
-//! the change is stored, so nobody hears of what did not happen.
+//! Operations describe their changes and never act on them. A driver publishes the events after the
+//! change is stored, so no event precedes its change.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use shardwright_contracts::{
 
 use crate::status::ParkReason;
 
-/// A key that may be a secret: it can be read by code and is not printed.
+/// A key that may be secret. Code can read it, but it is not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedactedKey(pub Option<Box<[u8]>>);
 
@@ -21,10 +21,10 @@ impl fmt::Debug for RedactedKey {
     }
 }
 
-/// What happened. Deliberately not serializable: keys would leave unredacted.
+/// The kind of a change. Deliberately not serializable: keys would leave unredacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names say it, and each operation documents its event")]
+#[allow(missing_docs, reason = "the names are clear, and each operation documents its event")]
 pub enum EventKind {
     ShardAcquired { shard: ShardId, worker: WorkerId, fence_epoch: FenceEpoch },
     ShardCheckpointed { shard: ShardId, last_key: RedactedKey },
@@ -47,7 +47,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether it happened to a shard.
+    /// Whether it concerns a shard.
     #[must_use]
     pub const fn is_shard_event(&self) -> bool {
         match self {
@@ -72,13 +72,13 @@ impl EventKind {
         }
     }
 
-    /// Whether it happened to a run.
+    /// Whether it concerns a run.
     #[must_use]
     pub const fn is_run_event(&self) -> bool {
         !self.is_shard_event()
     }
 
-    /// Whether it ended what it happened to.
+    /// Whether it ended its shard or run.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         match self {
@@ -104,70 +104,70 @@ impl EventKind {
     }
 }
 
-/// What happened, to whose run, when.
+/// A change of a run or shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateTransitionEvent {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// When.
+    /// When it happened.
     pub at: LogicalTime,
-    /// What.
+    /// What changed.
     pub kind: EventKind,
 }
 
-/// Collects the events of one tenant's operations.
+/// Collects the events of operations of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct EventCollector {
     events: Vec<StateTransitionEvent>,
     capacity_max: Option<usize>,
-    /// Whose events it collects, from the first one on, however often it is drained.
+    /// The tenant of the first event. Draining does not reset it.
     tenant: Option<TenantId>,
 }
 
 impl EventCollector {
-    /// Collects without bound.
+    /// A collector without a limit.
     #[must_use]
     pub const fn new() -> Self {
         Self { events: Vec::new(), capacity_max: None, tenant: None }
     }
 
-    /// Collects without bound, with room for `capacity` events to begin with.
+    /// A collector without a limit, with room for `capacity` events.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { events: Vec::with_capacity(capacity), capacity_max: None, tenant: None }
     }
 
-    /// Collects at most `max` events and drops what comes later.
+    /// A collector of at most `max` events. Later ones are dropped.
     #[must_use]
     pub const fn with_max_capacity(max: usize) -> Self {
         Self { events: Vec::new(), capacity_max: Some(max), tenant: None }
     }
 
-    /// Collects nothing, and costs nothing.
+    /// A collector that drops all events at no cost.
     #[must_use]
     pub const fn disabled() -> Self {
         Self::with_max_capacity(0)
     }
 
-    /// Adds an event; says whether there was room.
+    /// Adds an event. Returns whether there was room.
     ///
     /// # Panics
     ///
-    /// If an earlier event was another tenant's, even one that was taken out since: a collector
-    /// serves one tenant, and mixing two up would hand one's events to the other.
+    /// If an earlier event, even a drained one, belonged to another tenant. A collector serves one
+    /// tenant, because mixed events could reach the wrong tenant.
     pub fn emit(&mut self, event: StateTransitionEvent) -> bool {
         self.emit_with(event.tenant, || event)
     }
 
-    /// Like [`EventCollector::emit`], and makes the event only if there is room.
+    /// Like [`EventCollector::emit`], but makes the event only if there is room.
     pub(crate) fn emit_with(
         &mut self,
         tenant: TenantId,
         event: impl FnOnce() -> StateTransitionEvent,
     ) -> bool {
-        // Whether there is room or not: a bug does not hide behind a full collector.
+        // Checked even without room: a full collector must not hide a bug.
         assert!(*self.tenant.get_or_insert(tenant) == tenant, "a collector serves one tenant");
         if self.capacity_max.is_some_and(|max| self.events.len() >= max) {
             return false;
@@ -176,23 +176,23 @@ impl EventCollector {
         true
     }
 
-    /// Takes the events out.
+    /// Removes and returns the events.
     pub fn drain(&mut self) -> Vec<StateTransitionEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Hands each event to `consume` and keeps the memory for later ones.
+    /// Passes each event to `consume` and keeps the memory for later ones.
     pub fn drain_with(&mut self, consume: impl FnMut(StateTransitionEvent)) {
         self.events.drain(..).for_each(consume);
     }
 
-    /// How many events there are.
+    /// The number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_collector_drops_what_comes_later() {
+    fn bounded_collector_drops_later_events() {
         let mut events = EventCollector::with_max_capacity(2);
         assert!(events.emit(event(1, EventKind::RunCreated)));
         assert!(events.emit(event(1, EventKind::RunPaused)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_empties_and_keeps_the_order() {
+    fn drain_empties_and_keeps_the_order() {
         let mut events = EventCollector::with_capacity(4);
         assert!(events.is_empty());
         events.emit(event(1, EventKind::RunCreated));
@@ -242,17 +242,17 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "one tenant")]
-    fn two_tenants_never_share_a_collector() {
+    fn collector_panics_on_a_second_tenant() {
         let mut events = EventCollector::new();
         events.emit(event(1, EventKind::RunCreated));
-        // Not even after the first one's events were taken out.
+        // Not even after the events of the first were drained.
         assert_eq!(events.drain().len(), 1);
         events.emit(event(2, EventKind::RunCreated));
     }
 
     #[test]
     #[should_panic(expected = "one tenant")]
-    fn a_full_collector_still_serves_one_tenant() {
+    fn full_collector_panics_on_a_second_tenant() {
         let mut events = EventCollector::with_max_capacity(1);
         assert!(events.emit(event(1, EventKind::RunCreated)));
         assert!(!events.emit(event(1, EventKind::RunPaused)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_tell_what_they_happened_to_and_whether_it_ended() {
+    fn kinds_are_classified() {
         let (shard, fence) = (ShardId::SINGLE, FenceEpoch::INITIAL);
         let worker = WorkerId::from_raw(1);
         let going_on = [

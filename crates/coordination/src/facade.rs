@@ -26,7 +26,7 @@ pub trait ShardClaiming: CoordinationBackend {
     }
 }
 
-/// Everything that a backend can do.
+/// All operations of a backend.
 pub trait CoordinationFacade: CoordinationBackend + RunManagement + ShardClaiming {}
 
 impl<B: CoordinationBackend + RunManagement + ShardClaiming> CoordinationFacade for B {}
@@ -61,7 +61,7 @@ impl CandidateWalk {
 
     /// Whether a candidate was skipped and would be skipped again.
     #[must_use]
-    pub fn has_skipped(&self, shard: ShardId) -> bool {
+    pub(crate) fn has_skipped(&self, shard: ShardId) -> bool {
         self.skipped.contains(&shard)
     }
 

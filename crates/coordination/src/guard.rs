@@ -1,12 +1,12 @@
 //! The order in which every request is checked, written once.
 //!
-//! 1. **Tenant**: a foreign request learns nothing, not even that the shard exists.
-//! 2. **Op log**: a retry gets its answer, even after the lease is over or the shard is done.
-//! 3. **Run**: nothing of a run that is not active changes.
-//! 4. **Status**: nor does a shard that is finished, replaced or parked.
-//! 5. **Fence**: a worker that another has overtaken is refused.
-//! 6. **Expiry**: so is one whose time is up, or whose session has ended.
-//! 7. **Owner**: and one that shows somebody else's fence.
+//! 1. **Tenant**: a request of another tenant learns nothing, not even that the shard exists.
+//! 2. **Op log**: a retry is replayed, even after the lease has expired or the shard is done.
+//! 3. **Run**: the shards of a run that is not active do not change.
+//! 4. **Status**: a shard that is done, split or parked does not change.
+//! 5. **Fence**: a worker with an older fence is refused.
+//! 6. **Expiry**: a worker whose lease has expired or whose session has ended is refused.
+//! 7. **Owner**: a worker with the fence of another worker is refused.
 
 use shardwright_contracts::{LogicalTime, TenantId};
 
@@ -19,37 +19,37 @@ use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
 use crate::record::{RunState, ShardHead};
 use crate::status::RunStatus;
 
-/// What is the same for every operation on a shard: whose request it is, when, in which run.
+/// The part of a request that is the same for every operation on a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// What time it is.
+    /// The current time.
     pub now: LogicalTime,
-    /// Who asks.
+    /// The tenant that sent the request.
     pub tenant: TenantId,
     /// The shard's run.
     pub run: &'a RunState,
-    /// What is known of the shard's holder besides its deadline.
+    /// What is known of the holder's session.
     pub holder: OwnerLiveness,
 }
 
 impl<'a> Context<'a> {
-    /// A request of which nothing is known but when it came, from whom, and in which run.
+    /// A context without knowledge of the holder's session.
     #[must_use]
     pub const fn new(now: LogicalTime, tenant: TenantId, run: &'a RunState) -> Self {
         Self { now, tenant, run, holder: OwnerLiveness::Untracked }
     }
 }
 
-/// What becomes of a request that passed the guard.
+/// The decision on a request that passed the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is new: check its parameters and carry it out.
+    /// The operation is new: check its parameters and execute it.
     Execute,
-    /// It was carried out before: give the answer again and change nothing.
+    /// The operation was executed before: return the same answer and change nothing.
     Replay,
 }
 
-/// Passes an operation of a lease's holder through all checks.
+/// Applies all checks to an operation of a holder.
 pub(crate) fn admit<const LOG: usize, E>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
@@ -62,8 +62,8 @@ where
     admit_unless(context, head, lease, attempt, || Ok(false))
 }
 
-/// Like [`admit`], for an operation that leaves a trace which outlives the op log: `remembered`
-/// looks for it.
+/// Like [`admit`], for an operation whose record outlives the op log. `remembered` looks that
+/// record up.
 pub(crate) fn admit_unless<const LOG: usize, E>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
@@ -82,7 +82,7 @@ where
     Ok(Admission::Execute)
 }
 
-/// Passes a request without an operation id through all checks but the op log's.
+/// Applies all checks but the op log to a request without an operation id.
 pub fn validate_lease<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
@@ -101,7 +101,7 @@ fn check_tenant<const LOG: usize>(
     Ok(check_tenant_of(tenant, lease.tenant())?)
 }
 
-/// Checks that something belongs to the tenant who asks.
+/// Checks that a record belongs to the tenant of the request.
 pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), TenantMismatch> {
     if asking != owning {
         return Err(TenantMismatch { expected: asking });
@@ -109,7 +109,7 @@ pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the run is one whose shards may change.
+/// Checks that the shards of the run may change.
 pub(crate) fn check_run(run: &RunState) -> Result<(), RunNotActive> {
     if run.status != RunStatus::Active {
         return Err(RunNotActive { run: run.run, status: run.status });
@@ -117,13 +117,13 @@ pub(crate) fn check_run(run: &RunState) -> Result<(), RunNotActive> {
     Ok(())
 }
 
-/// Whether a run of that status hands out shards.
+/// Whether a run of that status grants shards.
 #[must_use]
 pub const fn hands_out(status: RunStatus, paused: bool) -> bool {
     matches!(status, RunStatus::Active) && !paused
 }
 
-/// Checks that the run hands out shards, as [`hands_out`] says, and tells why not.
+/// Checks that the run grants shards, by [`hands_out`]. The error states why not.
 pub fn check_handing_out<E>(run: &RunState) -> Result<(), E>
 where
     E: From<RunNotActive> + From<RunPaused>,
@@ -135,7 +135,7 @@ where
     Ok(())
 }
 
-/// Checks that the shard is one that may change.
+/// Checks that the shard may change.
 pub(crate) fn check_status<const LOG: usize>(head: &ShardHead<LOG>) -> Result<(), ShardTerminal> {
     if head.status.is_terminal() {
         return Err(ShardTerminal { shard: head.key.shard, status: head.status });
@@ -155,11 +155,11 @@ fn check_holder<const LOG: usize>(
     if lease.fence() != head.fence || is_below_floor {
         return Err(stale.into());
     }
-    // Whoever gave the lease back keeps its fence until the next owner comes.
+    // The fence stays with a worker that released the lease until the next owner.
     let Some(holder) = head.lease else { return Err(stale.into()) };
     let is_gone = context.holder == OwnerLiveness::Gone;
     if is_gone || holder.is_expired(context.now) {
-        // A lease whose session has ended is over, however long it was to last.
+        // The end of the session ends the lease before its deadline.
         let deadline = holder.deadline.min(context.now);
         return Err(LeaseExpired { deadline, now: context.now }.into());
     }

@@ -1,9 +1,8 @@
 //! The protocol over plain memory: the executable specification.
 //!
-//! It does nothing but find records, call [`crate::ops`] and keep its indexes right. Bytes live in
-//! one preallocated slab, so that a busy coordinator does not touch the heap. What few shards need
-//! lies beside it and is counted, and when the bytes are used up that is a refusal that changes
-//! nothing.
+//! It finds records, calls [`crate::ops`] and maintains its indexes. Bytes live in one preallocated
+//! slab, so a busy coordinator does not allocate. Rarely used bytes lie outside the slab and are
+//! counted. When the bytes are used up, an operation is refused and changes nothing.
 
 mod backend;
 mod byte_budget;
@@ -32,27 +31,26 @@ use byte_budget::ByteBudget;
 use pooled::{PooledShard, PooledShardMut};
 use run_entry::RunEntry;
 
-/// Byte capacity of the slab, unless configured otherwise.
+/// Default byte capacity of the slab.
 pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: u32 = 64 << 20;
-/// Most runs of all tenants together, unless configured otherwise.
+/// Default limit of the runs of all tenants.
 pub const DEFAULT_MAX_TOTAL_RUNS: usize = 100_000;
 
-/// What an [`InMemoryCoordinator`] may use.
+/// The limits of an [`InMemoryCoordinator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorRuntimeConfig {
-    /// Most shards of one tenant.
+    /// Maximum shards of one tenant.
     pub max_shards_per_tenant: usize,
-    /// Most shards of all tenants together.
+    /// Maximum shards of all tenants.
     pub max_total_shards: usize,
-    /// Most runs of all tenants together, ended ones included. With it and the number of shards,
-    /// what a run keeps besides is bounded: a watermark, and the ids of its root shards.
+    /// Maximum runs of all tenants, ended ones included. Together with the limit of shards it
+    /// bounds the memory of runs: watermarks and ids of root shards.
     pub max_total_runs: usize,
-    /// How long a worker waits between two claims, in milliseconds.
+    /// Minimum time between two claims of a worker, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
-    /// may take in all.
+    /// Maximum bytes of all keys, metadata, tokens, park details and lists of spawned shards.
     pub slab_capacity: u32,
-    /// No fence below this one is granted or accepted.
+    /// Fences below this one are neither granted nor accepted.
     pub fence_floor: FenceEpoch,
 }
 
@@ -77,7 +75,7 @@ pub struct InMemoryCoordinator {
     total_shards: usize,
     total_runs: usize,
     cooldowns: ClaimCooldowns,
-    /// What happened since it was last asked for, if anybody wants to know.
+    /// The events since the last [`InMemoryCoordinator::take_events`], if they are collected.
     events: Option<Vec<StateTransitionEvent>>,
 }
 
@@ -89,7 +87,7 @@ struct TenantState {
     labels: BTreeMap<RunId, RunLabel>,
 }
 
-/// A shard's run and the bytes of its shards, borrowed for one operation.
+/// The run of a shard and the byte budget, borrowed for one operation.
 struct Located<'a> {
     run: &'a mut RunEntry,
     room: &'a mut ByteBudget,
@@ -97,7 +95,7 @@ struct Located<'a> {
 }
 
 impl InMemoryCoordinator {
-    /// Allocates a coordinator, if there is that much memory.
+    /// Allocates a coordinator. Fails if the memory is not available.
     pub fn try_new(config: CoordinatorRuntimeConfig) -> Result<Self, SlabTooLarge> {
         // A shard's range and metadata take one slot, its cursor another.
         let slots = config.max_total_shards.saturating_mul(2);
@@ -113,7 +111,7 @@ impl InMemoryCoordinator {
         })
     }
 
-    /// Keeps the events of the operations that follow, for [`InMemoryCoordinator::take_events`].
+    /// Collects the events of later operations for [`InMemoryCoordinator::take_events`].
     pub fn collect_events(&mut self) {
         self.events = Some(Vec::new());
     }
@@ -123,7 +121,7 @@ impl InMemoryCoordinator {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A collector for one operation, which costs nothing if nobody wants to know.
+    /// A collector for one operation. It costs nothing while events are not collected.
     const fn collector(&self) -> EventCollector {
         if self.events.is_some() { EventCollector::new() } else { EventCollector::disabled() }
     }
@@ -134,22 +132,21 @@ impl InMemoryCoordinator {
         }
     }
 
-    /// Makes every fence below `floor` stale, as after the restore of a backup: what was granted
-    /// since the backup was made must not be granted again. A floor never falls.
+    /// Makes every fence below `floor` stale. Call it after restoring a backup, because fences
+    /// granted since the backup must not be granted again. The floor never decreases.
     pub fn raise_fence_floor(&mut self, floor: FenceEpoch) {
         self.config.fence_floor = self.config.fence_floor.max(floor);
         let runs = self.tenants.values_mut().flat_map(|tenant| tenant.runs.values_mut());
         runs.for_each(|run| run.raise_floor(self.config.fence_floor));
     }
 
-    /// How many shards there are in all.
+    /// The number of all shards.
     #[must_use]
     pub const fn shard_count(&self) -> usize {
         self.total_shards
     }
 
-    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
-    /// take.
+    /// The bytes of all keys, metadata, tokens, park details and lists of spawned shards.
     #[must_use]
     pub const fn bytes_used(&self) -> usize {
         self.room.bytes_used()
@@ -162,14 +159,14 @@ impl InMemoryCoordinator {
         }
     }
 
-    /// Finds a run. Another tenant's is not there.
+    /// Finds a run of the tenant.
     fn run_mut(&mut self, tenant: TenantId, run: RunId) -> Result<&mut RunEntry, RunNotFound> {
         let state = self.tenants.get_mut(&tenant).and_then(|tenant| tenant.runs.get_mut(&run));
         state.ok_or(RunNotFound { run })
     }
 
-    /// Finds a shard's run, together with what an operation on the shard needs besides. Whether the
-    /// run has the shard is not looked at: the operation looks it up anyway.
+    /// Finds the run of a shard, with the rest of what an operation on the shard needs. The
+    /// operation itself looks up the shard.
     fn locate(&mut self, tenant: TenantId, key: ShardKey) -> Result<Located<'_>, ShardNotFound> {
         let run = self
             .tenants

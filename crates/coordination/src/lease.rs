@@ -1,4 +1,4 @@
-//! The right to change one shard, for a time.
+//! The right to change one shard, for a limited time.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use shardwright_contracts::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 
-/// What a worker holds after it acquired a shard, and shows with every change it makes.
+/// What a worker holds after it acquired a shard, and shows with every change.
 ///
-/// Only the protocol grants leases; whoever received one as bytes puts it together again. A lease
-/// does not prove anything by itself: each operation compares it with the shard's record, and a
-/// lease that a later owner's fence has overtaken is refused, as is one that nobody granted.
+/// Only the protocol grants leases. A driver may rebuild one from bytes. A lease proves nothing by
+/// itself: each operation compares it with the shard's record. A lease with an older fence and a
+/// forged lease are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     tenant: TenantId,
@@ -21,7 +21,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Puts a lease together, as the protocol grants it or as a driver received it.
+    /// Builds a lease, as the protocol grants it or a driver received it.
     #[must_use]
     pub const fn new(
         tenant: TenantId,
@@ -33,49 +33,49 @@ impl Lease {
         Self { tenant, key, owner, fence, deadline }
     }
 
-    /// Whose shard it is.
+    /// The tenant of the shard.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// Which shard it is for.
+    /// The key of the shard.
     #[must_use]
     pub const fn key(&self) -> ShardKey {
         self.key
     }
 
-    /// Which run the shard is of.
+    /// The run of the shard.
     #[must_use]
     pub const fn run(&self) -> RunId {
         self.key.run
     }
 
-    /// Which shard of the run it is for.
+    /// The id of the shard.
     #[must_use]
     pub const fn shard(&self) -> ShardId {
         self.key.shard
     }
 
-    /// Who holds it.
+    /// Its owner.
     #[must_use]
     pub const fn owner(&self) -> WorkerId {
         self.owner
     }
 
-    /// The fence it was granted with.
+    /// Its fence.
     #[must_use]
     pub const fn fence(&self) -> FenceEpoch {
         self.fence
     }
 
-    /// When it ends: at this moment it is over.
+    /// Its deadline. At this time the lease has expired.
     #[must_use]
     pub const fn deadline(&self) -> LogicalTime {
         self.deadline
     }
 
-    /// The same lease with the end that a renewal gave it.
+    /// The same lease with the deadline of a renewal.
     #[must_use]
     pub const fn renewed(self, deadline: LogicalTime) -> Self {
         Self { deadline, ..self }
@@ -94,31 +94,31 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Who holds a shard and until when: both, or neither.
+/// The owner of a lease and its deadline: both, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseHolder {
     /// The worker.
     pub owner: WorkerId,
-    /// When its lease ends.
+    /// Its deadline.
     pub deadline: LogicalTime,
 }
 
 impl LeaseHolder {
-    /// Whether the lease is over at `now`. At the deadline itself it is.
+    /// Whether the lease has expired at `now`. At the deadline it has.
     #[must_use]
     pub fn is_expired(&self, now: LogicalTime) -> bool {
         now >= self.deadline
     }
 }
 
-/// What is known of a lease's owner apart from its deadline.
+/// What is known of a holder's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnerLiveness {
     /// Its session is alive.
     Live,
-    /// Its session has ended: the shard may be taken before the deadline.
+    /// Its session has ended: the shard may be acquired before the deadline.
     Gone,
-    /// Nobody watches it; the deadline alone decides.
+    /// The session is not tracked. The deadline alone decides.
     Untracked,
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_tells_of_which_shard_of_which_run_it_is() {
+    fn lease_returns_its_run_and_shard() {
         let (run, shard) = (RunId::from_raw(3), ShardId::from_raw(4));
         let (tenant, key) = (TenantId::from_bytes([1; 32]), ShardKey::new(run, shard));
         let (fence, deadline) = (FenceEpoch::INITIAL, LogicalTime::from_millis(10));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_over_at_its_deadline() {
+    fn lease_expires_at_its_deadline() {
         let holder =
             LeaseHolder { owner: WorkerId::from_raw(1), deadline: LogicalTime::from_millis(10) };
         assert!(!holder.is_expired(LogicalTime::from_millis(9)));

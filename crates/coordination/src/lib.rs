@@ -1,33 +1,31 @@
-//! The run protocol: who may work on which shard of a run, and what becomes of it.
+//! The run protocol: which worker may change which shard of a run, and how shards progress.
 //!
-//! A run is finite work, cut into shards. A worker *acquires* a shard and gets a lease with a
-//! *fence*, a number that rises with every owner. It moves the shard's cursor forward by
-//! *checkpoints*, keeps the lease alive by *renewing* it, and ends by *completing*, *parking* or
-//! *releasing* the shard. A shard that is too big is *split*. Whoever shows an old fence, a lease
-//! that is over or an operation of an ended run is refused, so that of two workers that both
-//! believe to own a shard only one can change it.
+//! A run is finite work, divided into shards. A worker *acquires* a shard and gets a lease with a
+//! *fence*, a number that rises with every owner. It advances the shard's cursor by *checkpoints*,
+//! extends the lease by *renewing* it, and ends by *completing*, *parking* or *releasing* the
+//! shard. A shard that is too large is *split*. A request with an old fence, an expired lease or an
+//! ended run is refused. So of two workers that both believe to own a shard only one can change it.
 //!
-//! The crate is pure. Records are plain data; each operation is a function in [`ops`] that checks
-//! everything first and changes something then, so that an error leaves the record as it was.
-//! Time comes in as an argument, and what happened goes out as [`events`]. Every backend runs the
-//! same functions.
+//! The crate is pure. Records are plain data. Each operation is a function in [`ops`] that checks
+//! everything and then changes the record, so an error leaves the record unchanged. Time comes in
+//! as an argument, and changes go out as events. Every backend calls the same functions.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`status`], [`lease`], [`op_log`] | the parts of a record |
-//! | [`record`] | shards and runs, and what is always true of them |
+//! | `status`, `lease`, `op_log` | the parts of a record |
+//! | `record` | shards and runs, and their invariants |
 //! | [`guard`] | the order in which every request is checked, written once |
 //! | [`ops`] | the operations, one file per set of rules |
-//! | [`waiting`], [`cooldown`] | how long workers wait, and pause between claims |
-//! | [`split_execution`] | ids of derived shards |
-//! | [`error`] | refusals, failures below, exhaustion |
-//! | [`events`] | what happened, as data |
+//! | `waiting`, `cooldown` | waiting workers, and the minimum time between claims |
+//! | `split_execution` | ids of derived shards |
+//! | [`error`] | refusals, infrastructure errors, exhaustion |
+//! | `events` | changes as data |
 //! | [`operation`] | every operation as data: requests, replies, one table |
-//! | [`backend`] | what a backend implements: one method |
-//! | [`async_traits`], [`directory`], [`estimate`] | its operations as methods that wait |
-//! | [`traits`], [`facade`] | the same, with the time as an argument |
-//! | [`synchronized`] | a sync backend as an async one |
-//! | [`session`] | one shard, held by one worker |
+//! | [`backend`] | the interface of a backend: one method |
+//! | [`async_traits`], [`directory`], [`estimate`] | its operations as async methods |
+//! | [`traits`], [`facade`] | the same as sync methods, with the time as an argument |
+//! | `synchronized` | a sync backend as an async one |
+//! | `session` | one shard, held by one worker |
 //! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -44,30 +42,30 @@ pub mod async_traits;
 pub mod backend;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-pub mod cooldown;
+mod cooldown;
 pub mod directory;
 pub mod error;
 pub mod estimate;
-pub mod events;
+mod events;
 pub mod facade;
 pub mod guard;
 pub mod in_memory;
-pub mod lease;
-pub mod op_log;
+mod lease;
+mod op_log;
 pub mod operation;
 pub mod ops;
-pub mod payload;
-pub mod progress;
-pub mod record;
-pub mod restore;
-pub mod session;
-pub mod shard_limits;
-pub mod split_execution;
-pub mod status;
-pub mod summary;
-pub mod synchronized;
+mod payload;
+mod progress;
+mod record;
+mod restore;
+mod session;
+mod shard_limits;
+mod split_execution;
+mod status;
+mod summary;
+mod synchronized;
 pub mod traits;
-pub mod waiting;
+mod waiting;
 
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
 pub use backend::Backend;
@@ -105,9 +103,9 @@ pub use restore::{
 };
 pub use session::{SessionEnd, SessionNotEnded, WorkerSession};
 pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
-/// How many shards and bytes there may be, unless configured otherwise.
+/// Default limits of shards.
 pub use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
-/// What a caller needs to make and look at ranges.
+/// Types to build and inspect ranges.
 pub use shardwright_contracts::{ShardArena, ShardSpecHandle, validate_residual_split_bounds};
 pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};

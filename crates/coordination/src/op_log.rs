@@ -1,10 +1,12 @@
-//! What was done lately, so that a retry gets its answer instead of a second effect.
+//! Recent operations, so that a retry gets its answer and has no second effect.
 //!
-//! Each shard and each run remembers its last few operations by their ids, with a fingerprint of
-//! what was asked. The same id with the same fingerprint is a replay; with another, a conflict;
-//! an id that is not there is new. When the log is full the oldest entry goes. A retry that comes
-//! later than that is judged as a new operation. A worker's is refused by the fence, the status or
-//! the cursor's rule, or says what holds already; an operator's may take effect again.
+//! Each shard and each run keeps its last operations by id, with a fingerprint of the parameters.
+//! The same id with the same fingerprint is a replay. With another fingerprint it is a conflict. An
+//! unknown id is new. A full log evicts its oldest entry.
+//!
+//! A retry after the eviction counts as a new operation. A worker's retry is refused by the fence,
+//! the status or the cursor rule, or it repeats the current state. An operator's retry may take
+//! effect again.
 
 use arrayvec::ArrayVec;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
@@ -39,13 +41,13 @@ stored_enum! {
         CancelRun = 10,
         /// Paused a run.
         PauseRun = 11,
-        /// Let a paused run go on.
+        /// Resumed a paused run.
         ResumeRun = 12,
     }
 }
 
 impl OpKind {
-    /// Whether it is done to a run as a whole, and so remembered by the run.
+    /// Whether it changes a run as a whole. The run's op log records it.
     #[must_use]
     pub const fn is_of_run(self) -> bool {
         match self {
@@ -67,18 +69,18 @@ impl OpKind {
 }
 
 stored_enum! {
-    /// How an operation ended.
+    /// The result of an operation.
     OpResult, "operation result" {
         /// It took effect.
         Completed = 0,
-        /// It was refused, for good.
+        /// It was refused permanently.
         Error = 1,
-        /// Another operation made it moot.
+        /// Another operation made it obsolete.
         Superseded = 2,
     }
 }
 
-// The bytes are stored for as long as the data lives: a change here must not compile.
+// Stored data depends on these bytes: a change must not compile.
 const _: () = {
     assert!(OpKind::Checkpoint as u8 == 0 && OpKind::Complete as u8 == 1);
     assert!(OpKind::Park as u8 == 2 && OpKind::SplitReplace as u8 == 3);
@@ -91,16 +93,16 @@ const _: () = {
     assert!(OpResult::Superseded as u8 == 2);
 };
 
-/// One remembered operation.
+/// One recorded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpLogEntry {
     /// Its id.
     pub op: OpId,
     /// What it did.
     pub kind: OpKind,
-    /// How it ended.
+    /// Its result.
     pub result: OpResult,
-    /// Fingerprint of what was asked.
+    /// Fingerprint of its parameters.
     pub payload_hash: u64,
     /// When it took effect.
     pub executed_at: LogicalTime,
@@ -114,7 +116,7 @@ impl OpLogEntry {
     }
 }
 
-/// Without the fingerprint: it would let a reader of a log test guesses of what was asked.
+/// The fingerprint stays out of logs: a reader could use it to test guesses of the parameters.
 impl std::fmt::Debug for OpLogEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpLogEntry")
@@ -126,21 +128,21 @@ impl std::fmt::Debug for OpLogEntry {
     }
 }
 
-/// One remembered operation of a run.
+/// One recorded operation of a run.
 pub type RunOpLogEntry = OpLogEntry;
 
-/// An operation as it is asked for, before it is known whether it is new.
+/// A requested operation, before the op log was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpAttempt {
     /// Its id.
     pub op: OpId,
-    /// What it is to do.
+    /// What it does.
     pub kind: OpKind,
-    /// Fingerprint of what is asked.
+    /// Fingerprint of its parameters.
     pub payload_hash: u64,
 }
 
-/// Without the fingerprint: it would let a reader of a log test guesses of what was asked.
+/// The fingerprint stays out of logs: a reader could use it to test guesses of the parameters.
 impl std::fmt::Debug for OpAttempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpAttempt")
@@ -150,18 +152,18 @@ impl std::fmt::Debug for OpAttempt {
     }
 }
 
-/// An operation's id was used before for something else.
+/// An operation id that was used before for another operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OpConflict {
     /// The id.
     pub op: OpId,
-    /// The fingerprint of the operation that has it.
+    /// The fingerprint of the recorded operation.
     pub expected_hash: u64,
-    /// The fingerprint of the one that was asked for.
+    /// The fingerprint of the requested operation.
     pub actual_hash: u64,
 }
 
-/// The fingerprints stay out of logs: they would let a reader test guesses of what was asked.
+/// The fingerprints stay out of logs: a reader could use them to test guesses of the parameters.
 impl std::fmt::Debug for OpConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpConflict").field("op", &self.op).finish_non_exhaustive()
@@ -170,7 +172,7 @@ impl std::fmt::Debug for OpConflict {
 
 /// The last `CAPACITY` operations of a record.
 ///
-/// Until the first it is no larger than a pointer: most shards of a large run wait for theirs.
+/// An empty log has the size of a pointer, because most shards of a large run are untouched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpLog<const CAPACITY: usize = OP_LOG_CAPACITY> {
     remembered: Option<Box<Remembered<CAPACITY>>>,
@@ -184,14 +186,14 @@ pub type RunOpLog = OpLog<RUN_OP_LOG_CAPACITY>;
 struct Remembered<const CAPACITY: usize> {
     /// Oldest first.
     entries: ArrayVec<OpLogEntry, CAPACITY>,
-    /// Whether there were never too many of them, nor one with the id of another, nor one without
-    /// effect, which would be told as done. Each entry is compared with all before it when it
-    /// comes, so that a busy shard need not compare all pairs after each operation.
+    /// Whether every entry obeyed the rules: within the capacity, with a unique id, and with
+    /// effect. Each new entry is compared with all others when it is added. So a busy shard need
+    /// not compare all pairs after each operation.
     is_sound: bool,
 }
 
 impl<const CAPACITY: usize> OpLog<CAPACITY> {
-    /// A log of nothing.
+    /// An empty log.
     #[must_use]
     pub const fn new() -> Self {
         Self { remembered: None }
@@ -199,8 +201,7 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
 
     /// Restores a stored log, oldest entry first.
     ///
-    /// Whether the entries obey the log's rules is for the record's invariants to say. Of too many
-    /// only the first are kept.
+    /// The record's invariants check the rules of the log. Entries beyond the capacity are dropped.
     #[must_use]
     pub fn from_entries(entries: impl IntoIterator<Item = OpLogEntry>) -> Self {
         let mut log = Self::new();
@@ -213,21 +214,21 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
         self.as_slice().iter()
     }
 
-    /// How many operations are remembered.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
 
-    /// Whether nothing is remembered.
+    /// Whether the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
     }
 
-    /// Remembers that an operation took effect, and forgets the oldest one if there is no room.
+    /// Records an executed operation. A full log evicts its oldest entry.
     ///
-    /// A caller's clock may have been set back; the log's times still only rise.
+    /// Times in the log never decrease, even if the caller's clock was set back.
     pub(crate) fn record(&mut self, attempt: OpAttempt, now: LogicalTime) {
         let latest = self.as_slice().last();
         let executed_at = latest.map_or(now, |latest| latest.executed_at.max(now));
@@ -239,7 +240,7 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
         self.push(OpLogEntry { op, kind, result, payload_hash, executed_at });
     }
 
-    /// Whether the entries obey the log's rules: few enough, no id twice, all with effect.
+    /// Whether the entries obey the rules: within the capacity, unique ids, all with effect.
     pub(crate) fn is_sound(&self) -> bool {
         self.remembered.as_ref().is_none_or(|log| log.is_sound)
     }
@@ -277,17 +278,17 @@ pub fn check_op_idempotency<const CAPACITY: usize>(
     })
 }
 
-/// What an operation gave, and whether it gave it now or had done so before.
+/// The output of an operation, and whether it was executed now or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdempotentOutcome<T> {
-    /// It took effect just now.
+    /// It took effect now.
     Executed(T),
-    /// It had taken effect before; nothing changed now.
+    /// It had taken effect before. Nothing changed.
     Replayed(T),
 }
 
 impl<T> IdempotentOutcome<T> {
-    /// What the operation gave.
+    /// The output of the operation.
     #[must_use]
     pub fn into_inner(self) -> T {
         match self {
@@ -295,13 +296,13 @@ impl<T> IdempotentOutcome<T> {
         }
     }
 
-    /// Whether nothing changed just now.
+    /// Whether nothing changed.
     #[must_use]
     pub const fn is_replay(&self) -> bool {
         matches!(self, Self::Replayed(_))
     }
 
-    /// The same outcome of something else.
+    /// The same outcome with another output.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> IdempotentOutcome<U> {
         match self {
             Self::Executed(value) => IdempotentOutcome::Executed(convert(value)),
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn same_id_and_payload_is_a_replay_of_what_was_done() {
+    fn same_id_and_payload_is_a_replay() {
         let found = check_op_idempotency(&log_of(0..2), attempt(1, 10)).unwrap().unwrap();
         assert_eq!((found.op, found.executed_at), (OpId::from_raw(1), LogicalTime::from_millis(1)));
         assert_eq!(found.result, OpResult::Completed);
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_log_forgets_the_oldest_only() {
+    fn full_log_evicts_only_the_oldest_entry() {
         let log = log_of(0..4);
         assert_eq!(check_op_idempotency(&log, attempt(0, 0)), Ok(None));
         for op in 1..4 {
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn times_only_rise_even_if_the_clock_is_set_back() {
+    fn times_never_decrease_when_the_clock_is_set_back() {
         let mut log = log_of(5..6);
         log.record(attempt(6, 60), LogicalTime::from_millis(1));
         let times: Vec<u64> = log.entries().map(|entry| entry.executed_at.as_millis()).collect();
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_log_is_short_and_has_no_id_twice() {
+    fn sound_log_is_bounded_and_has_unique_ids() {
         assert!(log_of(0..3).is_sound());
         let entry = *log_of(7..8).entries().next().unwrap();
         assert!(!OpLog::<3>::from_entries([entry, entry]).is_sound());
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_never_sound_does_not_become_so_by_forgetting() {
+    fn unsound_log_stays_unsound_after_eviction() {
         let entry = *log_of(7..8).entries().next().unwrap();
         let mut log = OpLog::<3>::from_entries([entry, entry]);
         for op in 0..3 {
@@ -387,13 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_nothing_is_as_large_as_a_pointer() {
+    fn empty_log_has_the_size_of_a_pointer() {
         assert_eq!(size_of::<OpLog>(), size_of::<usize>());
         assert_eq!(OpLog::<3>::from_entries([]), OpLog::new());
     }
 
     #[test]
-    fn outcomes_tell_what_and_when() {
+    fn outcomes_return_their_output_and_kind() {
         assert_eq!(IdempotentOutcome::Executed(1).map(|n| n + 1).into_inner(), 2);
         assert_eq!(IdempotentOutcome::Replayed(1).map(|n| n + 1).into_inner(), 2);
         assert!(IdempotentOutcome::Replayed(()).is_replay());

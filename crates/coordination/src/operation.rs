@@ -1,16 +1,14 @@
 //! The vocabulary of the run protocol: every operation as data.
 //!
-//! A [`Request`] is what a caller sends, a [`Reply`] what a backend returns, and the table at the
-//! end of this file lists the 26 operations with their parameters, outputs and errors. A backend,
-//! an adapter and a wire handle [`Request`] and [`Reply`]. A caller uses the typed operations, or
-//! the methods of the traits in [`crate::async_traits`] and [`crate::traits`], which are written
-//! on top of them.
+//! A caller sends a [`Request`], a backend returns a [`Reply`]. The table in `table.rs` lists the
+//! 26 operations with their parameters, outputs and errors. Backends, adapters and wires handle
+//! [`Request`] and [`Reply`]. Callers use the typed operations, or the methods of the traits in
+//! [`crate::async_traits`] and [`crate::traits`].
 //!
-//! The type parameter of a request decides who owns its bytes. A backend executes
-//! `Request<&[u8]>`, a queue keeps `Request<Vec<u8>>`, and a wire may decode into any type that
-//! lends a slice.
+//! The type parameter of a request decides who owns its bytes. A backend executes `Request<&[u8]>`,
+//! a queue stores `Request<Vec<u8>>`, and a wire may decode into any type that lends a slice.
 //!
-//! Waiting ([`crate::Backend::claimable`]) and event streams are no operations: they have no
+//! Waiting ([`crate::Backend::claimable`]) and event streams are not operations: they have no
 //! single reply.
 
 mod bytes;
@@ -34,7 +32,7 @@ use crate::lease::Lease;
 pub trait Operation<B>: Into<Request<B>> {
     /// The name of the operation, as the seed traits spell it.
     const NAME: &'static str;
-    /// What the operation returns.
+    /// The output of the operation.
     type Output: TryFrom<Reply, Error = Reply> + Into<Reply>;
     /// Why the operation fails.
     type Error: From<InfraError> + Into<CoordError> + TryFrom<CoordError, Error = CoordError>;
@@ -49,9 +47,9 @@ pub enum RunTransition {
     Fail,
     /// End the run as cancelled, even before it has shards.
     Cancel,
-    /// Stop handing out shards.
+    /// Stop granting shards.
     Pause,
-    /// Hand out shards again.
+    /// Grant shards again.
     Resume,
 }
 

@@ -1,8 +1,8 @@
 //! The operations, one file per set of rules.
 //!
-//! Each operation checks everything first and changes the record then, so an error leaves the
-//! record as it was. No operation inserts, sends, stores or logs: a split returns the records to
-//! insert, and a driver does the rest.
+//! Each operation checks everything and then changes the record, so an error leaves the record
+//! unchanged. No operation inserts, sends, stores or logs: a split returns the records to insert,
+//! and a driver does the rest.
 
 mod change_run;
 mod cursor;
@@ -36,7 +36,7 @@ pub struct NewShard<'a> {
     pub shard: ShardId,
     /// Its range and metadata.
     pub spec: ShardSpecRef<'a>,
-    /// Where work on it starts.
+    /// Its initial cursor.
     pub cursor: CursorUpdate<'a>,
 }
 
@@ -75,7 +75,7 @@ fn emit(context: &Context<'_>, events: &mut EventCollector, kind: impl FnOnce() 
     });
 }
 
-/// A record that breaks its invariants must not be stored: stop before it is.
+/// A record that breaks its invariants must not be stored, so the process stops.
 #[expect(clippy::panic, reason = "only a bug in an operation can get here")]
 pub(crate) fn assert_sound(check: Result<(), InvariantViolation>) {
     if let Err(violation) = check {
@@ -83,7 +83,7 @@ pub(crate) fn assert_sound(check: Result<(), InvariantViolation>) {
     }
 }
 
-/// Checks that a shard may spawn `additional` more, and gives the index of the first.
+/// Checks that a shard may spawn `additional` more, and returns the index of the first.
 fn check_spawn_limit(spawned: &[Spawned], additional: usize) -> Result<u32, SplitInvalid> {
     let max = shardwright_contracts::limits::MAX_SPAWNED_PER_SHARD;
     let spawned = spawned.len();

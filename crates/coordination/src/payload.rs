@@ -1,7 +1,7 @@
-//! Fingerprints of what an operation asks, by which a replay is told from a conflict.
+//! Fingerprints of operation parameters. They distinguish a replay from a conflict.
 //!
-//! The operation's name is part of the fingerprint, so that a checkpoint and a completion with
-//! the same cursor differ.
+//! The name of the operation is part of the fingerprint, so a checkpoint and a completion with the
+//! same cursor differ.
 
 use shardwright_contracts::{
     CanonicalBytes, CanonicalSink, CursorUpdate, Domain, DomainHasher, InitialShardInput, OpId,
@@ -12,7 +12,7 @@ use crate::op_log::{OpAttempt, OpKind};
 use crate::status::ParkReason;
 
 impl OpKind {
-    /// The name that goes into fingerprints. Stored ones depend on it: it never changes.
+    /// The name in fingerprints. Stored fingerprints depend on it, so it never changes.
     #[must_use]
     pub const fn tag(self) -> &'static [u8] {
         match self {
@@ -43,7 +43,7 @@ impl OpKind {
 
 /// A checkpoint or a completion at `cursor`.
 pub(crate) fn cursor(kind: OpKind, op: OpId, cursor: CursorUpdate<'_>) -> OpAttempt {
-    // Checkpoints are the most frequent operations of all; moving a hasher costs them a copy.
+    // Checkpoints are the most frequent operation, and moving a hasher costs a copy.
     let mut payload = kind.hasher();
     cursor.write_canonical(&mut payload);
     kind.attempt(op, &payload)
@@ -62,7 +62,7 @@ pub(crate) fn split_replace(op: OpId, plan: &SplitReplacePlan<'_>) -> OpAttempt 
     kind.attempt(op, &kind.hasher().with(plan))
 }
 
-/// Giving the right part of a shard away by `plan`.
+/// Splitting off the right part of a shard by `plan`.
 pub(crate) fn split_residual(op: OpId, plan: &SplitResidualPlan<'_>) -> OpAttempt {
     let kind = OpKind::SplitResidual;
     kind.attempt(op, &kind.hasher().with(plan))
@@ -73,7 +73,7 @@ pub(crate) fn shard(kind: OpKind, op: OpId, key: ShardKey) -> OpAttempt {
     kind.attempt(op, &kind.hasher().with(&key))
 }
 
-/// Ending, pausing or resuming a run: there is nothing to ask but that.
+/// Ending, pausing or resuming a run, which has no parameters.
 pub(crate) fn run(kind: OpKind, op: OpId) -> OpAttempt {
     kind.attempt(op, &kind.hasher())
 }
@@ -129,7 +129,7 @@ mod tests {
         ];
         let kinds: Vec<OpKind> = attempts.iter().map(|(attempt, _)| attempt.kind).collect();
         for kind in OpKind::ALL {
-            assert!(kinds.contains(kind), "{kind:?} has a golden fingerprint");
+            assert!(kinds.contains(kind), "{kind:?} has no golden fingerprint");
         }
         for (attempt, golden) in attempts {
             assert_eq!(attempt.payload_hash, golden, "{:?}", attempt.kind);

@@ -1,4 +1,4 @@
-//! How far a run has come, as a whole.
+//! The progress of a run.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use crate::error::reason::RunUnfinished;
 use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
-/// Counts of a run's shards, and the key below which everything is done.
+/// Counts of a run's shards, and the watermark.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RunProgress {
-    /// Shards being worked on or waiting for it.
+    /// Active shards, held or available.
     pub active: u32,
-    /// Finished shards.
+    /// Shards that are done.
     pub done: u32,
-    /// Shards that their children replaced.
+    /// Shards that were replaced by children.
     pub split: u32,
     /// Parked shards.
     pub parked: u32,
-    /// Active shards that somebody holds.
+    /// Active shards with a holder.
     pub leased: u32,
-    /// Everything in the manifest below this key is done. Absent as long as there is no shard.
+    /// All keys of the manifest below this one are done. `None` if there is no shard.
     pub watermark: Option<Box<[u8]>>,
 }
 
-/// The key of the watermark is a user's, and shows in no log.
+/// The watermark is a user's key, so it stays out of logs.
 impl fmt::Debug for RunProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { active, done, split, parked, leased, watermark } = self;
@@ -40,12 +40,12 @@ impl fmt::Debug for RunProgress {
     }
 }
 
-/// Counts a run's shards one by one, and keeps none of them.
+/// Counts the shards of a run one by one and stores none of them.
 pub struct ProgressCounter {
     now: LogicalTime,
     fence_floor: FenceEpoch,
     progress: RunProgress,
-    /// The least key that may not be done.
+    /// The least key that may be unfinished.
     unfinished: Option<Box<[u8]>>,
     last_end: Option<Box<[u8]>>,
 }
@@ -60,8 +60,8 @@ impl fmt::Debug for ProgressCounter {
 }
 
 impl ProgressCounter {
-    /// Starts at nothing. Shards are counted as they are at `now`; by a lease below the floor
-    /// nobody holds one.
+    /// An empty counter. Shards are counted as they are at `now`. A lease below the floor does not
+    /// count.
     #[must_use]
     pub const fn new(now: LogicalTime, fence_floor: FenceEpoch) -> Self {
         let progress =
@@ -96,8 +96,8 @@ impl ProgressCounter {
         }
     }
 
-    /// What was counted, with a watermark not below the one that was told `before`: what was done
-    /// stays done, even where a split lets some of it be done again.
+    /// The counts, with a watermark not below `before`. The watermark never decreases, even if a
+    /// split repeats some work.
     #[must_use]
     pub fn finish(self, before: Option<&[u8]>) -> RunProgress {
         let reached = self.unfinished.or(self.last_end);
@@ -110,30 +110,30 @@ impl ProgressCounter {
 }
 
 impl RunProgress {
-    /// How many shards there are.
+    /// The number of shards.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.active + self.done + self.split + self.parked
     }
 
-    /// The refusal to end a run that is not finished.
+    /// The refusal to complete an unfinished run.
     pub(crate) const fn unfinished(&self, run: RunId) -> RunUnfinished {
         RunUnfinished { run, active: self.active, parked: self.parked }
     }
 }
 
-/// Whether a run can end, going by its shards.
+/// Whether the shards of a run allow its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunTerminalEvaluation {
-    /// Shards are being worked on or wait for it.
+    /// Some shards are active.
     StillActive,
-    /// Everything has settled, and some shards are parked.
+    /// No shard is active, and some are parked.
     HasFailures,
-    /// Everything is done.
+    /// All shards are done or split.
     AllDone,
 }
 
-/// Whether a run can end, going by its shards.
+/// Whether the shards of a run allow its end.
 #[must_use]
 pub const fn evaluate_run_terminal(progress: &RunProgress) -> RunTerminalEvaluation {
     if progress.active > 0 || progress.total() == 0 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_below_the_watermark_is_done() {
+    fn watermark_is_the_least_unfinished_key() {
         use ShardStatus::{Active, Done, Parked, Split};
         assert_eq!(watermark(&[(Active, "b", "m", None), (Active, "m", "z", Some("p"))]), "b");
         assert_eq!(watermark(&[(Active, "b", "m", Some("c")), (Done, "m", "z", None)]), "c");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watermark_never_goes_back() {
+    fn watermark_never_goes_back() {
         let mut counter = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
         let spec = ShardSpecRef::new(b"b", b"m", b"");
         let head = head(ShardStatus::Active);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_can_end_when_nothing_is_active_or_parked() {
+    fn run_can_end_without_active_or_parked_shards() {
         let evaluate = |active, parked, done| {
             let progress = RunProgress { active, parked, done, ..RunProgress::default() };
             evaluate_run_terminal(&progress)

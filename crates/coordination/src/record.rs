@@ -1,4 +1,4 @@
-//! Shards and runs as they are stored, and what is always true of them.
+//! Stored shards and runs, and their invariants.
 
 mod run;
 mod shard;
@@ -8,7 +8,7 @@ pub(crate) use shard::check_cursor;
 pub use shard::{Park, ShardHead, ShardRecord, ShardSnapshotView, ShardState, Spawned};
 pub use shardwright_contracts::InvariantViolation;
 
-/// Fails with a description unless a condition holds.
+/// Fails with a description unless the condition holds.
 fn ensure(holds: bool, invariant: &'static str) -> Result<(), InvariantViolation> {
     if holds { Ok(()) } else { Err(InvariantViolation(invariant)) }
 }

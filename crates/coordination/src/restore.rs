@@ -1,4 +1,4 @@
-//! What a worker gets when it acquires a shard, and what it is told while it holds one.
+//! What a worker gets when it acquires a shard and while it holds one.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::op_log::IdempotentOutcome;
 use crate::record::{ShardSnapshotView, ShardState, Spawned};
 use crate::status::ShardStatus;
 
-/// How much there is to do in a run besides, so that a worker can tell whether to split, to wait
-/// or to go. Advice, not a promise.
+/// The remaining capacity of a run. A worker uses it to decide whether to split, wait or stop. It
+/// is advice, not a promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapacityHint {
-    /// Shards that could be acquired: none, while the run is paused.
+    /// Shards that can be acquired. Zero while the run is paused.
     pub available_count: u32,
-    /// When the first of the leases ends, if there are any.
+    /// The end of the first lease, if there is one.
     pub earliest_deadline: Option<LogicalTime>,
-    /// Workers that found nothing to acquire and wait.
+    /// Workers that wait for a shard.
     pub waiting_workers: u32,
 }
 
 impl CapacityHint {
-    /// Puts a hint together. A run that hands out nothing has nothing available.
+    /// Builds a hint. A run that grants no shards has none available.
     #[must_use]
     pub const fn of(
         hands_out: bool,
@@ -37,57 +37,57 @@ impl CapacityHint {
     }
 }
 
-/// Somebody wants a part of a shard.
+/// A worker's request for a part of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SplitRequest {
-    /// Who.
+    /// The worker.
     pub requester: WorkerId,
-    /// Since when.
+    /// When it was requested.
     pub asked_at: LogicalTime,
-    /// Until when.
+    /// When it expires.
     pub expires_at: LogicalTime,
 }
 
-/// What a holder is told with every answer that is new to it.
+/// State that every new answer reports to a holder.
 ///
-/// Where a result has none, nothing was told: what the holder heard before still stands.
+/// Without a notice the holder's last one still holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HolderNotice {
-    /// Whether the run is paused: finish what is in hand and release.
+    /// Whether the run is paused: finish the current items and release the shard.
     pub paused: bool,
-    /// Whether somebody wants a part of the shard.
+    /// The open split request for the shard, if there is one.
     pub split_request: Option<SplitRequest>,
 }
 
 impl HolderNotice {
-    /// Whether an answer comes with a notice. Whoever repeats itself may hold nothing any more, and
-    /// is told nothing besides.
+    /// Whether an answer carries a notice. A replay does not, because its caller may no longer hold
+    /// the shard.
     #[must_use]
     pub const fn is_owed<T>(outcome: &IdempotentOutcome<T>) -> bool {
         !outcome.is_replay()
     }
 }
 
-/// What a renewal gives.
+/// The answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewResult {
-    /// When the lease ends now.
+    /// The new deadline of the lease.
     pub new_deadline: LogicalTime,
-    /// What else the holder should know; nothing, if the backend could not find out.
+    /// The notice, if the backend could read it.
     pub notice: Option<HolderNotice>,
-    /// How much there is to do besides.
+    /// The remaining capacity of the run.
     pub capacity: CapacityHint,
 }
 
-/// The buffer into which a shard is copied when it is acquired. Make one and reuse it: once it
-/// has grown to the size of the shards, acquiring allocates nothing.
+/// The buffer into which a shard is copied when it is acquired. Reuse it: once it has grown to the
+/// size of the shards, acquiring allocates nothing.
 #[derive(Default)]
 pub struct AcquireScratch {
     start: Vec<u8>,
     end: Vec<u8>,
     metadata: Vec<u8>,
     last_key: Option<Vec<u8>>,
-    /// Kept while there is no last key, so that its memory is not lost.
+    /// Kept while there is no last key, to reuse its memory.
     spare_key: Vec<u8>,
     token: Vec<u8>,
     spawned: Vec<Spawned>,
@@ -96,7 +96,7 @@ pub struct AcquireScratch {
     fruitless_acquires: u32,
 }
 
-/// What was copied in shows in no log.
+/// The contents stay out of logs.
 impl fmt::Debug for AcquireScratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireScratch").finish_non_exhaustive()
@@ -110,7 +110,7 @@ impl AcquireScratch {
         Self::default()
     }
 
-    /// Copies a shard in, and lends it out again.
+    /// Copies a shard in and returns a view of the copy.
     pub fn restore<const LOG: usize>(
         &mut self,
         shard: &impl ShardState<LOG>,
@@ -118,7 +118,7 @@ impl AcquireScratch {
         self.copy(&ShardSnapshotView::of(shard))
     }
 
-    /// Copies a snapshot in, and lends it out again.
+    /// Copies a snapshot in and returns a view of the copy.
     pub fn copy(&mut self, snapshot: &ShardSnapshotView<'_>) -> ShardSnapshotView<'_> {
         let ShardSnapshotView { spec, cursor, .. } = *snapshot;
         refill(&mut self.start, spec.start());
@@ -141,13 +141,13 @@ impl AcquireScratch {
         self.snapshot()
     }
 
-    /// Copies an acquired shard in, and lends it out again.
+    /// Copies an acquired shard in and returns a view of the copy.
     pub fn lend(&mut self, state: &RestoredShardState) -> AcquireResultView<'_> {
         let (lease, capacity) = (state.lease, state.capacity);
         AcquireResultView { lease, snapshot: self.copy(&state.snapshot()), capacity }
     }
 
-    /// The shard that was copied in last. Only active shards are.
+    /// The shard that was copied in last. Its status is active.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshotView<'_> {
         ShardSnapshotView {
@@ -167,43 +167,43 @@ fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
     buffer.extend_from_slice(bytes);
 }
 
-/// What an acquire gives, borrowed from an [`AcquireScratch`].
+/// The answer to an acquire, borrowed from an [`AcquireScratch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcquireResultView<'s> {
     /// The right to change the shard.
     pub lease: Lease,
-    /// The shard as it is.
+    /// The stored shard.
     pub snapshot: ShardSnapshotView<'s>,
-    /// How much there is to do besides.
+    /// The remaining capacity of the run.
     pub capacity: CapacityHint,
 }
 
-/// What an acquire gives, owned.
+/// The answer to an acquire, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredShardState {
     /// The right to change the shard.
     pub lease: Lease,
-    /// Where it is in its life.
+    /// Its status.
     pub status: ShardStatus,
-    /// Range and metadata.
+    /// Its range and metadata.
     pub spec: ShardSpec,
     /// How far it is processed.
     pub cursor: Cursor,
     /// When a key of it counts as processed.
     pub cursor_semantics: CursorSemantics,
-    /// Which shard it was split from.
+    /// The shard it was split from.
     pub parent: Option<ShardId>,
-    /// Which shards were split from it.
+    /// The shards that were split from it.
     pub spawned: Vec<Spawned>,
-    /// How often it was acquired in a row without progress, this time included. More than once
-    /// means that whoever had it before was lost, and maybe because of it.
+    /// Acquires in a row without progress, this one included. More than one means that an earlier
+    /// holder was lost, maybe because of this shard.
     pub fruitless_acquires: u32,
-    /// How much there is to do besides.
+    /// The remaining capacity of the run.
     pub capacity: CapacityHint,
 }
 
 impl RestoredShardState {
-    /// Copies what an acquire gave.
+    /// Copies the answer to an acquire.
     #[must_use]
     pub fn from_view(view: &AcquireResultView<'_>) -> Self {
         let AcquireResultView { lease, snapshot, capacity } = view;
@@ -235,8 +235,8 @@ impl RestoredShardState {
     }
 }
 
-/// A backend hands out what it stored, and only what was checked is stored.
+/// A backend returns stored shards, and only checked shards are stored.
 #[expect(clippy::panic, reason = "only a bug in a backend can get here")]
 fn unstorable<T>(error: impl fmt::Display) -> T {
-    panic!("a backend handed out a shard that cannot have been stored: {error}")
+    panic!("a backend returned an invalid shard: {error}")
 }

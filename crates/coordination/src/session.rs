@@ -1,8 +1,7 @@
-//! One shard, held by one worker, with the arguments that never change kept in one place.
+//! One shard, held by one worker, with its constant arguments in one place.
 //!
-//! Operations that end the holding take the session away, so that nothing can be done with it
-//! afterwards. Should one of them fail, the session comes back with the error, because a retry
-//! has to be possible.
+//! Operations that end the lease consume the session. If one fails, the error returns the session
+//! for a retry.
 
 use std::fmt;
 
@@ -26,22 +25,22 @@ use crate::traits::CoordinationBackend;
 
 /// A shard that a worker holds.
 ///
-/// Nothing renews the lease by itself: call [`WorkerSession::renew`] in time.
+/// The lease is not renewed automatically: call [`WorkerSession::renew`] in time.
 pub struct WorkerSession<'b, B> {
     backend: &'b mut B,
     /// Boxed, because the session travels inside an error when it could not be ended.
     state: Box<RestoredShardState>,
 }
 
-/// Why an operation that was to end a session did not, and the session, to try again.
+/// An operation failed to end a session. Returns the session for a retry.
 pub struct SessionNotEnded<'b, B, E> {
-    /// The session, as it was.
+    /// The unchanged session.
     pub session: WorkerSession<'b, B>,
-    /// What went wrong.
+    /// The error.
     pub error: E,
 }
 
-/// What ending a session gives.
+/// The answer to an operation that ends a session.
 pub type SessionEnd<'b, B, T, E> = Result<IdempotentOutcome<T>, SessionNotEnded<'b, B, E>>;
 
 impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
@@ -59,7 +58,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(Self { backend, state })
     }
 
-    /// Goes on with a shard that was acquired or claimed before.
+    /// Resumes a shard that was acquired or claimed before.
     pub fn from_acquire_result(backend: &'b mut B, acquired: RestoredShardState) -> Self {
         Self { backend, state: Box::new(acquired) }
     }
@@ -70,49 +69,49 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         &self.state.lease
     }
 
-    /// The shard as it was when it was acquired, or when it was last split.
+    /// The shard as of the acquire or the last split.
     #[must_use]
     pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
         self.state.snapshot()
     }
 
-    /// The shard's range and metadata; a residual split narrows it.
+    /// The shard's range and metadata. A residual split narrows it.
     #[must_use]
     pub fn spec(&self) -> ShardSpecRef<'_> {
         self.state.spec.as_spec_ref()
     }
 
-    /// Where work was to go on when the shard was acquired.
+    /// The cursor as of the acquire.
     #[must_use]
     pub fn cursor(&self) -> CursorUpdate<'_> {
         self.state.cursor.as_update()
     }
 
-    /// Whose shard it is.
+    /// The tenant.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         self.state.lease.tenant()
     }
 
-    /// Who holds it.
+    /// The holder.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.state.lease.owner()
     }
 
-    /// Which shard it is.
+    /// The shard.
     #[must_use]
     pub const fn shard_key(&self) -> ShardKey {
         self.state.lease.key()
     }
 
-    /// How much there was to do besides when last asked.
+    /// The remaining capacity of the run, as of the last acquire or renewal.
     #[must_use]
     pub const fn capacity(&self) -> CapacityHint {
         self.state.capacity
     }
 
-    /// Makes the lease last longer.
+    /// Extends the lease.
     pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
         let renewed = self.backend.renew(now, self.tenant(), &self.state.lease)?;
         self.state.lease = self.state.lease.renewed(renewed.new_deadline);
@@ -120,7 +119,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(renewed)
     }
 
-    /// Moves the cursor forward.
+    /// Advances the cursor.
     pub fn checkpoint(
         &mut self,
         now: LogicalTime,
@@ -130,7 +129,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.backend.checkpoint(now, self.tenant(), &self.state.lease, cursor, op)
     }
 
-    /// Gives the right part of the shard to a new one and goes on with the left.
+    /// Splits off the right part of the shard and keeps the left one.
     pub fn split_residual(
         &mut self,
         now: LogicalTime,
@@ -139,8 +138,8 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
         let outcome =
             self.backend.split_residual(now, self.tenant(), &self.state.lease, plan, op)?;
-        // A replay may be of an earlier split, after which the shard was split again: only a
-        // narrower range is news.
+        // A replay may be of an earlier split, and the shard may have been split again since. So
+        // only a narrower range is adopted.
         let narrowed = plan.narrowed();
         if self.state.spec.as_spec_ref().contains(narrowed.end())
             && let Ok(spec) = ShardSpec::try_from_ref(narrowed)
@@ -155,7 +154,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(outcome)
     }
 
-    /// Refuses to split for now.
+    /// Declines split requests for a while.
     pub fn decline_split(
         &mut self,
         now: LogicalTime,
@@ -175,7 +174,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.end(|backend| backend.complete(now, tenant, &lease, cursor, op))
     }
 
-    /// Stops the shard until somebody unparks it.
+    /// Stops the shard until an operator unparks it.
     pub fn park(
         self,
         now: LogicalTime,
@@ -187,7 +186,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.end(|backend| backend.park_shard(now, tenant, &lease, reason, detail, op))
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub fn release(self, now: LogicalTime, op: OpId) -> SessionEnd<'b, B, (), ReleaseError> {
         let (tenant, lease) = (self.tenant(), self.state.lease);
         self.end(|backend| backend.release(now, tenant, &lease, op))

@@ -1,13 +1,13 @@
-//! How many shards there may be, in one tenant and in all.
+//! Limits of the number of shards, per tenant and in total.
 
 use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
 
-/// Bounds that keep one tenant, or all together, from flooding a coordinator with splits.
+/// Limits that keep splits of one tenant, or of all, from overloading a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardLimits {
-    /// Most shards of one tenant.
+    /// Maximum shards of one tenant.
     pub per_tenant: usize,
-    /// Most shards of all tenants together.
+    /// Maximum shards of all tenants.
     pub total: usize,
 }
 
@@ -17,32 +17,32 @@ impl Default for ShardLimits {
     }
 }
 
-/// Which bound was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ShardLimitScope {
-    /// That of the tenant.
+    /// The limit of the tenant.
     Tenant,
-    /// That of all tenants together.
+    /// The limit of all tenants.
     Total,
 }
 
-/// There would be too many shards.
+/// A limit of shards would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{additional} more would exceed the {} limit of {max} shards", match .scope {
     ShardLimitScope::Tenant => "tenant's",
     ShardLimitScope::Total => "total",
 })]
 pub struct ShardLimitViolation {
-    /// Which bound was reached.
+    /// The limit that was reached.
     pub scope: ShardLimitScope,
-    /// How many shards there were to be in addition.
+    /// The number of additional shards.
     pub additional: usize,
-    /// The bound.
+    /// The limit.
     pub max: usize,
 }
 
 impl ShardLimits {
-    /// Checks that `additional` shards fit beside those that the tenant has and those there are.
+    /// Checks that `additional` shards are within both limits.
     pub fn check(
         &self,
         of_tenant: usize,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_inclusive_and_the_tenants_comes_first() {
+    fn limits_are_inclusive_and_tenant_first() {
         let limits = ShardLimits { per_tenant: 10, total: 20 };
         let violation = |scope, max| Err(ShardLimitViolation { scope, additional: 2, max });
         assert_eq!(limits.check(8, 18, 2), Ok(()));

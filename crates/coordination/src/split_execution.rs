@@ -1,25 +1,25 @@
-//! Ids of the shards that splits make.
+//! The ids of shards that splits make.
 
 use shardwright_contracts::{CanonicalSink, Domain, DomainHasher, OpId, ShardId, ShardKey};
 
 use crate::record::Spawned;
 
-/// What a derived shard is to its parent. Part of its id.
+/// The relation of a derived shard to its parent. Part of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DerivedShardKind {
-    /// One of those that replace it.
+    /// One of the children that replace the parent.
     Child = 0,
-    /// The one that gets its right part.
+    /// The right part of the parent.
     Residual = 1,
 }
 
-// Part of every derived id, so of what is stored.
+// Part of every derived id, and so of stored data.
 const _: () = assert!(DerivedShardKind::Child as u8 == 0 && DerivedShardKind::Residual as u8 == 1);
 
-/// The id of the shard that `op` derives from `parent` as its `index`-th.
+/// The id of the `index`-th shard that `op` derives from `parent`.
 ///
-/// It depends on nothing else, so a retry derives the same id, and every backend does.
+/// It depends on nothing else, so every retry and every backend derives the same id.
 #[must_use]
 pub fn derive_split_shard_id(
     parent: ShardKey,
@@ -33,7 +33,7 @@ pub fn derive_split_shard_id(
     ShardId::from_raw(hasher.digest64()).into_derived()
 }
 
-/// Those of the shards that `parent` spawned which `op` derived, in order.
+/// The shards among those spawned by `parent` that `op` derived, in order.
 pub(crate) fn spawned_by(
     parent: ShardKey,
     spawned: &[Spawned],
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_input_matters_and_every_id_is_marked() {
+    fn every_input_changes_the_derived_id() {
         use DerivedShardKind::{Child, Residual};
         let ids = [
             derive(1, 2, 3, Child, 0),

@@ -1,19 +1,18 @@
-//! The states of shards and runs, with the bytes by which they are stored.
+//! The states of shards and runs, with their stored bytes.
 
 use shardwright_contracts::{CanonicalBytes, CanonicalSink};
 
-/// A stored byte that names no state.
+/// A stored byte without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{byte} names no {kind}")]
 pub struct UnknownByte {
-    /// What was to be read.
+    /// The kind of value that was expected.
     pub kind: &'static str,
     /// The byte.
     pub byte: u8,
 }
 
-/// Declares an enum that is stored as one byte. That the bytes stay is asserted where it is
-/// declared, at compile time.
+/// Declares an enum that is stored as one byte. Compile-time assertions pin the bytes.
 macro_rules! stored_enum {
     (
         $(#[$doc:meta])* $name:ident, $kind:literal {
@@ -31,7 +30,7 @@ macro_rules! stored_enum {
             /// Every variant, in the order of their bytes.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The byte that stands for it in storage.
+            /// The stored byte.
             #[must_use]
             pub const fn as_byte(self) -> u8 {
                 self as u8
@@ -60,16 +59,16 @@ macro_rules! stored_enum {
 pub(crate) use stored_enum;
 
 stored_enum! {
-    /// Where a shard is in its life. Every change starts from `Active`; the only way back to it
-    /// is to unpark.
+    /// The state of a shard. Every transition starts from `Active`. Only unparking leads back to
+    /// it.
     ShardStatus, "shard status" {
-        /// Being worked on, or waiting to be.
+        /// Held by a worker, or available.
         Active = 0,
-        /// All of it is processed.
+        /// Fully processed.
         Done = 1,
-        /// Its children have taken its place.
+        /// Replaced by its children.
         Split = 2,
-        /// Stopped with a reason, until somebody unparks it.
+        /// Stopped for a reason, until an operator unparks it.
         Parked = 3,
     }
 }
@@ -77,36 +76,36 @@ stored_enum! {
 stored_enum! {
     /// Why a shard is parked.
     ParkReason, "park reason" {
-        /// Access was denied; somebody has to grant it.
+        /// Access was denied. An operator has to grant it.
         PermissionDenied = 0,
-        /// What was to be processed does not exist any more.
+        /// The data to process no longer exists.
         NotFound = 1,
-        /// Processing it fails every time; somebody has to look.
+        /// Processing fails every time. An operator has to investigate.
         Poisoned = 2,
         /// Too many attempts in a row made no progress.
         TooManyErrors = 3,
-        /// Anything else; the detail says what.
+        /// Another reason, described in the detail.
         Other = 4,
     }
 }
 
 stored_enum! {
-    /// Where a run is in its life.
+    /// The state of a run.
     RunStatus, "run status" {
-        /// Created; its shards are not registered yet.
+        /// Created, without registered shards.
         Initializing = 0,
-        /// Its shards can be worked on.
+        /// Its shards can be acquired.
         Active = 1,
-        /// Ended: everything is processed.
+        /// Ended: all shards are done or split.
         Done = 2,
-        /// Ended: given up.
+        /// Ended: failed.
         Failed = 3,
-        /// Ended: called off.
+        /// Ended: cancelled.
         Cancelled = 4,
     }
 }
 
-// The bytes are stored for as long as the data lives: a change here must not compile.
+// Stored data depends on these bytes: a change must not compile.
 const _: () = {
     assert!(ShardStatus::Active as u8 == 0 && ShardStatus::Done as u8 == 1);
     assert!(ShardStatus::Split as u8 == 2 && ShardStatus::Parked as u8 == 3);
@@ -119,7 +118,7 @@ const _: () = {
 };
 
 impl ShardStatus {
-    /// Whether no worker can change the shard any more.
+    /// Whether workers can no longer change the shard.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Active)
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_bytes_come_back_and_others_are_refused() {
+    fn stored_bytes_round_trip_and_unknown_ones_fail() {
         for status in ShardStatus::ALL {
             assert_eq!(ShardStatus::try_from(status.as_byte()), Ok(*status));
         }
@@ -156,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn only_an_active_shard_can_be_changed_by_workers() {
+    fn only_active_shards_are_not_terminal() {
         let terminal: Vec<_> = ShardStatus::ALL.iter().filter(|s| s.is_terminal()).collect();
         assert_eq!(terminal, [&ShardStatus::Done, &ShardStatus::Split, &ShardStatus::Parked]);
     }
 
     #[test]
-    fn a_run_ends_in_one_of_three_ways() {
+    fn runs_have_three_terminal_states() {
         let terminal: Vec<_> = RunStatus::ALL.iter().filter(|s| s.is_terminal()).collect();
         assert_eq!(terminal, [&RunStatus::Done, &RunStatus::Failed, &RunStatus::Cancelled]);
     }

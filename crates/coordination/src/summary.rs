@@ -7,14 +7,14 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, Redacted, ShardId};
 use crate::record::ShardState;
 use crate::status::{ParkReason, ShardStatus};
 
-/// Which shards a list is to contain.
+/// A filter of listed shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardFilter {
-    /// Only those in this state.
+    /// Only shards of this status.
     pub status: Option<ShardStatus>,
-    /// Only those that somebody holds, or only those that nobody does.
+    /// Only shards with a holder, or only shards without one.
     pub is_leased: Option<bool>,
-    /// Only those of the manifest.
+    /// Only shards of the manifest.
     pub root_only: bool,
 }
 
@@ -25,14 +25,14 @@ impl ShardFilter {
         Self { status: None, is_leased: None, root_only: false }
     }
 
-    /// Shards that are being worked on or wait for it.
+    /// Active shards, held or available.
     #[must_use]
     pub const fn active() -> Self {
         Self { status: Some(ShardStatus::Active), ..Self::all() }
     }
 
-    /// Active shards that nobody holds. Whether one of them can be acquired depends on its run and
-    /// its earlier attempts as well.
+    /// Active shards without a holder. Whether one can be acquired also depends on its run and its
+    /// attempts.
     #[must_use]
     pub const fn available() -> Self {
         Self { is_leased: Some(false), ..Self::active() }
@@ -53,18 +53,18 @@ impl ShardFilter {
     }
 }
 
-/// A shard in a list. Owns the bytes of its keys and no more.
+/// A shard in a list. Owns its key bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShardSummary {
     /// Its id.
     pub shard: ShardId,
-    /// Where it is in its life.
+    /// Its status.
     pub status: ShardStatus,
     /// Why it is parked, if it is.
     pub park_reason: Option<ParkReason>,
-    /// What whoever parked it had to say, if it is parked.
+    /// The detail of its park, if it is parked.
     pub park_detail: Option<Box<[u8]>>,
-    /// When its lease ends, if somebody holds it.
+    /// The deadline of its lease, if it has a holder.
     pub lease_deadline: Option<LogicalTime>,
     /// How often it was acquired.
     pub acquire_count: u32,
@@ -74,19 +74,19 @@ pub struct ShardSummary {
     pub start: Box<[u8]>,
     /// First key behind its range.
     pub end: Box<[u8]>,
-    /// Which shard it was split from.
+    /// The shard it was split from.
     pub parent: Option<ShardId>,
-    /// How many shards were split from it.
+    /// The number of shards that were split from it.
     pub spawned_count: u32,
 }
 
 impl ShardSummary {
-    /// The order of lists: by key, and the parent before what it became.
+    /// Sorts a list: by key, and a parent before its children.
     pub fn sort(listed: &mut [Self]) {
         listed.sort_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
     }
 
-    /// Sums up a shard as it is at `now`. By a lease below the floor nobody holds it.
+    /// The summary of a shard at `now`. A lease below the floor does not count.
     pub fn of<const LOG: usize>(
         shard: &impl ShardState<LOG>,
         now: LogicalTime,

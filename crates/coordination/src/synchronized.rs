@@ -23,12 +23,12 @@ impl<B, C> Synchronized<B, C> {
         Self { backend: Mutex::new(backend), clock }
     }
 
-    /// The backend itself, while no other caller uses it. A backend whose operation was stopped by
-    /// a broken invariant is not used any more.
+    /// The backend itself, locked. A backend whose operation panicked on a broken invariant cannot
+    /// be used again.
     pub fn lock(&self) -> Result<MutexGuard<'_, B>, InfraError> {
         self.backend.lock().map_err(|_| InfraError::Corrupt {
             operation: "synchronized.lock",
-            message: "an earlier operation found the backend's records broken".into(),
+            message: "an earlier operation found a broken record in the backend".into(),
         })
     }
 }
@@ -37,7 +37,7 @@ impl<B: CoordinationBackend + Send, C: Clock> Backend for Synchronized<B, C> {
     fn call<'a>(&'a self, tenant: TenantId, request: Request<&'a [u8]>) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let mut backend = self.lock()?;
-            // The clock is read under the lock, or the wait would shorten a lease.
+            // Read the clock under the lock, or waiting for the lock would shorten the lease.
             backend.call(self.clock.now(), tenant, request)
         })
     }

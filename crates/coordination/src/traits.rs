@@ -29,7 +29,7 @@ use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResul
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 
-/// Operations on shards. What each does and refuses is written in [`crate::ops`]. The promises of
+/// Operations on shards. [`crate::ops`] documents their effects and refusals. The promises of
 /// [`crate::Backend::call`] hold here too.
 pub trait CoordinationBackend {
     /// Executes a request in the name of `tenant`.
@@ -48,7 +48,7 @@ pub trait CoordinationBackend {
         Ok(scratch.lend(&state))
     }
 
-    /// Makes a lease last longer.
+    /// Extends a lease.
     fn renew(
         &mut self,
         now: LogicalTime,
@@ -58,7 +58,7 @@ pub trait CoordinationBackend {
         execute(self, now, tenant, Renew { lease: *lease })
     }
 
-    /// Moves a shard's cursor forward. A replay comes without a notice.
+    /// Advances a shard's cursor. A replay comes without a notice.
     fn checkpoint(
         &mut self,
         now: LogicalTime,
@@ -95,7 +95,7 @@ pub trait CoordinationBackend {
         execute(self, now, tenant, ParkShard { lease: *lease, reason, detail, op })
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     fn release(
         &mut self,
         now: LogicalTime,
@@ -119,7 +119,7 @@ pub trait CoordinationBackend {
         execute(self, now, tenant, SplitReplace { lease: *lease, parts, op })
     }
 
-    /// Gives the right part of a shard to a new one.
+    /// Splits the right part of a shard off as a new shard.
     fn split_residual(
         &mut self,
         now: LogicalTime,
@@ -132,8 +132,8 @@ pub trait CoordinationBackend {
         execute(self, now, tenant, SplitResidual { lease: *lease, narrowed, residual, op })
     }
 
-    /// Requests a part of a shard from its holder, until `expires_at`; a moment that has passed
-    /// means now. The holder sees the request with its next answer.
+    /// Requests a part of a shard from its holder, until `expires_at`. A past time counts as now.
+    /// The holder gets the request with its next answer.
     fn request_split(
         &mut self,
         now: LogicalTime,
@@ -146,8 +146,7 @@ pub trait CoordinationBackend {
         execute(self, now, tenant, RequestSplit { key, requester, patience_ms })
     }
 
-    /// Refuses to split: requests before `not_before` are refused. A moment that has passed means
-    /// now.
+    /// Declines split requests before `not_before`. A past time counts as now.
     fn decline_split(
         &mut self,
         now: LogicalTime,
@@ -162,7 +161,7 @@ pub trait CoordinationBackend {
 
 /// Operations on runs. They need no lease.
 pub trait RunManagement: CoordinationBackend {
-    /// Makes a run that waits for its shards.
+    /// Creates a run that waits for its shards.
     fn create_run(
         &mut self,
         now: LogicalTime,
@@ -185,8 +184,8 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, RegisterShards { run, shards: shards.to_vec(), op })
     }
 
-    /// Makes a run and starts it with its shards, or does neither: a refusal leaves no run behind
-    /// that waits for shards. A run of the same configuration that does wait is started.
+    /// Creates a run and starts it with its shards, or does neither. A refusal leaves no waiting
+    /// run behind. An existing waiting run of the same configuration is started.
     fn create_run_with_shards(
         &mut self,
         now: LogicalTime,
@@ -200,12 +199,12 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, CreateRunWithShards { run, config, shards, op })
     }
 
-    /// The run as it is stored.
+    /// The stored run.
     fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
         execute(self, LogicalTime::ZERO, tenant, GetRun { run })
     }
 
-    /// How far the run has come.
+    /// The progress of the run.
     fn get_run_progress(
         &mut self,
         now: LogicalTime,
@@ -215,7 +214,7 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, GetRunProgress { run })
     }
 
-    /// Puts summaries of the run's shards that pass `filter` into `out`, in key order.
+    /// Collects summaries of the run's shards that pass `filter` into `out`, in key order.
     fn list_shards_into(
         &mut self,
         now: LogicalTime,
@@ -261,7 +260,7 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, ChangeRun { run, change: RunTransition::Cancel, op })
     }
 
-    /// Stops handing out shards of a run.
+    /// Stops granting shards of a run.
     fn pause_run(
         &mut self,
         now: LogicalTime,
@@ -272,7 +271,7 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, ChangeRun { run, change: RunTransition::Pause, op })
     }
 
-    /// Hands out shards of a run again.
+    /// Grants shards of a run again.
     fn resume_run(
         &mut self,
         now: LogicalTime,
@@ -294,8 +293,8 @@ pub trait RunManagement: CoordinationBackend {
         execute(self, now, tenant, UnparkShard { key, op })
     }
 
-    /// Puts up to `limit` shards that `worker` could acquire into `out`, in the order in which it
-    /// should try them. Different workers start at different places.
+    /// Collects up to `limit` shards that `worker` could acquire into `out`, in the order in which
+    /// to try them. Different workers start at different shards.
     fn collect_claim_candidates_into(
         &mut self,
         now: LogicalTime,

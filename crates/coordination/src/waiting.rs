@@ -1,14 +1,14 @@
-//! Workers that found nothing to claim, and for how long they count as waiting.
+//! Workers with a refused claim, and how long they count as waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::limits::MAX_WAITING_WORKERS;
 use shardwright_contracts::{LogicalTime, WorkerId};
 
-/// The workers that wait for shards of one run, so that holders can be told how many there are.
+/// The workers that wait for shards of one run. Holders see their number.
 ///
-/// Nobody waits for good: a worker that does not come back is one that has gone. How long it counts
-/// is [`RunConfig::waiting_until`](crate::record::RunConfig::waiting_until).
+/// A worker counts for a limited time, because it may have stopped. The time is
+/// [`RunConfig::waiting_until`](crate::RunConfig::waiting_until).
 #[derive(Clone, Debug, Default)]
 pub struct WaitingWorkers {
     by_time: BTreeSet<(LogicalTime, WorkerId)>,
@@ -16,15 +16,15 @@ pub struct WaitingWorkers {
 }
 
 impl WaitingWorkers {
-    /// Nobody waits.
+    /// No worker waits.
     #[must_use]
     pub const fn new() -> Self {
         Self { by_time: BTreeSet::new(), until: BTreeMap::new() }
     }
 
-    /// Counts a worker as waiting until `until`, whatever was said of it before. Where very many
-    /// wait, whoever's time ends first is forgotten: of those whose time has passed nobody may
-    /// have said so, and they must not keep out the living.
+    /// Counts a worker as waiting until `until`, replacing its earlier time. A full set evicts the
+    /// worker whose time ends first. Expired entries may not have been removed yet, and must not
+    /// displace live workers.
     pub fn wait(&mut self, worker: WorkerId, until: LogicalTime) {
         self.stop(worker);
         self.by_time.insert((until, worker));
@@ -36,26 +36,26 @@ impl WaitingWorkers {
         }
     }
 
-    /// A worker has what it waited for, or waits no longer.
+    /// Removes a worker that got a shard or stopped waiting.
     pub fn stop(&mut self, worker: WorkerId) {
         if let Some(until) = self.until.remove(&worker) {
             self.by_time.remove(&(until, worker));
         }
     }
 
-    /// Until when a worker was said to wait, even if that time has passed.
+    /// The end of a worker's waiting time, even if it has passed.
     #[must_use]
     pub fn until(&self, worker: WorkerId) -> Option<LogicalTime> {
         self.until.get(&worker).copied()
     }
 
-    /// How many workers wait at `now`. At the end of its time a worker does not.
+    /// The number of workers that wait at `now`. A worker does not count at the end of its time.
     #[must_use]
     pub fn count(&self, now: LogicalTime) -> usize {
         self.by_time.len() - self.expired(now).count()
     }
 
-    /// Forgets those whose time has passed.
+    /// Removes workers whose time has passed.
     pub fn forget_expired(&mut self, now: LogicalTime) {
         loop {
             let Some((_, worker)) = self.expired(now).next() else { return };
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_remembered_than_there_is_room_for() {
+    fn waiting_workers_are_bounded() {
         let mut waiting = WaitingWorkers::new();
         let (now, later) = (LogicalTime::from_millis(1), LogicalTime::from_millis(2));
         (0..=MAX_WAITING_WORKERS as u64).for_each(|id| waiting.wait(WorkerId::from_raw(id), later));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn where_many_wait_whoever_waits_shortest_gives_way() {
+    fn full_set_evicts_the_shortest_wait() {
         let at = LogicalTime::from_millis;
         let mut waiting = WaitingWorkers::new();
         let max = MAX_WAITING_WORKERS as u64;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_counts_once_and_until_its_time_has_come() {
+    fn worker_counts_once_until_its_time_ends() {
         let (one, other) = (WorkerId::from_raw(1), WorkerId::from_raw(2));
         let at = LogicalTime::from_millis;
         let mut waiting = WaitingWorkers::new();

@@ -1,4 +1,4 @@
-//! What is told of what happens.
+//! Events of changes.
 
 use shardwright_contracts::{CursorUpdate, ShardId};
 
@@ -9,20 +9,20 @@ use crate::events::{EventKind, RedactedKey};
 use crate::lease::Lease;
 use crate::status::ParkReason;
 
-async fn told<H: Harness>(harness: &H, world: &World<'_, H>) -> Vec<EventKind> {
-    let told = harness.take_events(world.tenant).await;
-    assert!(told.iter().all(|event| (event.tenant, event.run) == (world.tenant, world.run)));
-    assert!(told.is_sorted_by_key(|event| event.at), "time does not run back");
-    told.into_iter().map(|event| event.kind).collect()
+async fn emitted<H: Harness>(harness: &H, world: &World<'_, H>) -> Vec<EventKind> {
+    let events = harness.take_events(world.tenant).await;
+    assert!(events.iter().all(|event| (event.tenant, event.run) == (world.tenant, world.run)));
+    assert!(events.is_sorted_by_key(|event| event.at), "times never decrease");
+    events.into_iter().map(|event| event.kind).collect()
 }
 
-/// Each change tells its event once; a replay tells none.
-pub async fn what_takes_effect_is_told_once_and_in_order<H: Harness>(harness: &H) {
+/// Each change emits its event once. A replay emits none.
+pub async fn changes_emit_events_once_and_in_order<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let other = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant, shard) = (world.backend(), world.tenant, ShardId::from_raw(0));
     let started = [EventKind::RunCreated, EventKind::RunActivated { shard_count: 1 }];
-    assert_eq!(told(harness, &world).await, started);
+    assert_eq!(emitted(harness, &world).await, started);
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "c", 1).await;
     assert!(world.checkpoint(&lease, "c", 1).await);
@@ -33,7 +33,7 @@ pub async fn what_takes_effect_is_told_once_and_in_order<H: Harness>(harness: &H
     let again = world.acquire(0, 2).await;
     backend.release(tenant, &again, op(4)).await.unwrap();
     backend.release(tenant, &again, op(4)).await.unwrap();
-    let kinds = told(harness, &world).await;
+    let kinds = emitted(harness, &world).await;
     let EventKind::ShardUnparked { new_fence_epoch, .. } = kinds[4] else { panic!("{kinds:?}") };
     assert!(lease.fence() < new_fence_epoch && new_fence_epoch < again.fence());
     let acquired = |lease: &Lease| EventKind::ShardAcquired {
@@ -52,18 +52,18 @@ pub async fn what_takes_effect_is_told_once_and_in_order<H: Harness>(harness: &H
         EventKind::ShardReleased { shard },
     ];
     assert_eq!(kinds, expected);
-    assert_eq!(told(harness, &other).await, started, "nobody else's are among them");
+    assert_eq!(emitted(harness, &other).await, started, "events of other tenants are left out");
 }
 
-/// A refusal changes nothing, so there is nothing to tell.
-pub async fn nobody_is_told_what_was_refused<H: Harness>(harness: &H) {
+/// A refusal emits no event.
+pub async fn refusals_emit_no_event<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant) = (world.backend(), world.tenant);
     let zombie = world.acquire(0, 1).await;
     harness.advance(LEASE_MS).await;
     let owner = world.acquire(0, 2).await;
     world.checkpoint(&owner, "m", 1).await;
-    told(harness, &world).await;
+    emitted(harness, &world).await;
     let cursor = CursorUpdate::at(b"c");
     assert_refused!(backend.renew(tenant, &zombie).await, RenewError::StaleFence(_));
     let moved = backend.checkpoint(tenant, &owner, cursor, op(2)).await;
@@ -74,5 +74,5 @@ pub async fn nobody_is_told_what_was_refused<H: Harness>(harness: &H) {
     assert_refused!(unparked, UnparkError::NotParked(_));
     let ended = backend.complete_run(tenant, world.run, op(5)).await;
     assert_refused!(ended, RunTransitionError::RunUnfinished(_));
-    assert_eq!(told(harness, &world).await, []);
+    assert_eq!(emitted(harness, &world).await, []);
 }

@@ -1,4 +1,4 @@
-//! Who may change a shard, and until when.
+//! Owners, fences, deadlines and cursors.
 
 use shardwright_contracts::{
     CursorUpdate, ShardId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
@@ -12,7 +12,7 @@ use crate::error::{
 };
 use crate::status::{ParkReason, ShardStatus};
 
-/// Acquire raises the fence; nothing else that a holder does changes it.
+/// Acquire raises the fence. No operation of a holder changes it.
 pub async fn fences_rise_with_every_owner<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let first = world.acquire(0, 1).await;
@@ -26,8 +26,8 @@ pub async fn fences_rise_with_every_owner<H: Harness>(harness: &H) {
     assert!(third.fence() > second.fence());
 }
 
-/// A moment before the deadline the shard is the holder's; at the deadline it is anybody's.
-pub async fn a_lease_is_over_at_its_deadline<H: Harness>(harness: &H) {
+/// The holder owns the shard until the deadline. At the deadline any worker can acquire it.
+pub async fn lease_expires_at_its_deadline<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     harness.advance(LEASE_MS - 1).await;
@@ -44,8 +44,8 @@ pub async fn a_lease_is_over_at_its_deadline<H: Harness>(harness: &H) {
     world.acquire(0, 2).await;
 }
 
-/// Whoever renews in time keeps the shard beyond the first deadline.
-pub async fn a_renewal_moves_the_deadline_and_nothing_else<H: Harness>(harness: &H) {
+/// A renewal in time keeps the shard beyond the first deadline.
+pub async fn renewal_moves_only_the_deadline<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "c", 1).await;
@@ -55,11 +55,11 @@ pub async fn a_renewal_moves_the_deadline_and_nothing_else<H: Harness>(harness: 
     let before = world.shard(ShardId::from_raw(0)).await;
     assert_eq!(before.last_key.as_deref(), Some(&b"c"[..]));
     harness.advance(LEASE_MS / 2 + 1).await;
-    assert!(!world.checkpoint(&lease, "d", 2).await, "the first lease works, the record counts");
+    assert!(!world.checkpoint(&lease, "d", 2).await, "the stored deadline decides");
 }
 
-/// Once another owner has come, the former one can do nothing at all.
-pub async fn a_zombie_is_refused_in_everything<H: Harness>(harness: &H) {
+/// After another acquire, every operation of the former owner is refused.
+pub async fn zombie_is_fenced_everywhere<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant) = (world.backend(), world.tenant);
     let zombie = world.acquire(0, 1).await;
@@ -88,8 +88,8 @@ pub async fn a_zombie_is_refused_in_everything<H: Harness>(harness: &H) {
     assert!(!world.checkpoint(&owner, "b", 7).await);
 }
 
-/// A worker that lost its lease acquires again like everybody else, with a new fence.
-pub async fn the_same_worker_may_come_back_after_its_lease<H: Harness>(harness: &H) {
+/// A worker whose lease expired acquires again with a new fence.
+pub async fn worker_may_reacquire_after_expiry<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let first = world.acquire(0, 1).await;
     let again =
@@ -102,8 +102,8 @@ pub async fn the_same_worker_may_come_back_after_its_lease<H: Harness>(harness: 
     world.checkpoint(&second, "c", 1).await;
 }
 
-/// Nobody waits for the end of a lease that was given back.
-pub async fn a_released_shard_can_be_had_at_once<H: Harness>(harness: &H) {
+/// A released shard is available before the deadline.
+pub async fn released_shard_can_be_acquired_at_once<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     world.backend().release(world.tenant, &lease, op(1)).await.unwrap();
@@ -112,8 +112,8 @@ pub async fn a_released_shard_can_be_had_at_once<H: Harness>(harness: &H) {
     world.acquire(0, 2).await;
 }
 
-/// Done and parked shards are held by nobody.
-pub async fn the_end_of_a_shard_ends_its_lease<H: Harness>(harness: &H) {
+/// Done and parked shards have no holder.
+pub async fn done_or_parked_shard_has_no_lease<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
     let (done, parked) = (world.acquire(0, 1).await, world.acquire(1, 1).await);
     world.complete(&done, 1).await;
@@ -129,7 +129,7 @@ pub async fn the_end_of_a_shard_ends_its_lease<H: Harness>(harness: &H) {
 }
 
 /// A checkpoint backwards or outside is refused and changes nothing.
-pub async fn cursors_only_move_forward_and_stay_in_the_shard<H: Harness>(harness: &H) {
+pub async fn cursors_only_move_forward_within_the_shard<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"b", b"y"]).await;
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "m", 1).await;
@@ -151,8 +151,8 @@ pub async fn cursors_only_move_forward_and_stay_in_the_shard<H: Harness>(harness
     assert_eq!(summary.last_key.as_deref(), Some(&b"m"[..]));
 }
 
-/// A shard in which nothing was found needs no made-up key.
-pub async fn an_empty_shard_is_completed_with_the_initial_cursor<H: Harness>(harness: &H) {
+/// A shard without items is completed without a key.
+pub async fn empty_shard_completes_with_the_initial_cursor<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let nothing = CursorUpdate::initial();
@@ -161,8 +161,8 @@ pub async fn an_empty_shard_is_completed_with_the_initial_cursor<H: Harness>(har
     assert_eq!((summary.status, summary.last_key), (ShardStatus::Done, None));
 }
 
-/// The next owner goes on where the last one stood, token included.
-pub async fn what_was_checkpointed_is_restored<H: Harness>(harness: &H) {
+/// The next owner gets the cursor, token included.
+pub async fn checkpointed_cursor_is_restored<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let cursor = CursorUpdate::new(Some(b"c"), Some(b"token"));

@@ -12,8 +12,8 @@ async fn listed<H: Harness>(world: &World<'_, H>, filter: ShardFilter) -> Vec<Sh
     listed.into_iter().map(|summary| summary.shard).collect()
 }
 
-/// One shard of each kind, and each filter finds its own.
-pub async fn a_list_shows_what_passes_its_filter<H: Harness>(harness: &H) {
+/// There is one shard of each kind, and each filter finds its own.
+pub async fn list_shows_what_passes_its_filter<H: Harness>(harness: &H) {
     let bounds: [&[u8]; 6] = [b"a", b"c", b"e", b"g", b"i", b"k"];
     let world = World::new(harness, &bounds).await;
     let (backend, tenant) = (world.backend(), world.tenant);
@@ -52,8 +52,8 @@ pub async fn a_list_shows_what_passes_its_filter<H: Harness>(harness: &H) {
     assert_eq!((parent.spawned_count, child.parent), (1, Some(split)));
 }
 
-/// Shards come in key order, whatever their ids; and a lease that is over is none.
-pub async fn a_list_is_in_key_order_and_of_the_moment<H: Harness>(harness: &H) {
+/// Shards are listed in key order, not by id. An expired lease counts as none.
+pub async fn list_is_in_key_order_and_current<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let spec = ShardSpecRef::new(b"a", b"m", b"meta");

@@ -13,8 +13,8 @@ fn label(description: &str) -> RunLabel {
     RunLabel { name: RunName::new("nightly").unwrap(), description: description.as_bytes().into() }
 }
 
-/// A name points to the run that it was given first, until a caller who knows that replaces it.
-pub async fn a_name_points_to_one_run_at_a_time<H: Harness>(harness: &H) {
+/// A name keeps its first run until a caller that names this run replaces it.
+pub async fn name_points_to_one_run_at_a_time<H: Harness>(harness: &H) {
     let (tenant, backend) = (harness.fresh_tenant(), harness.backend());
     let (one, two, three) = (RunId::from_raw(1), RunId::from_raw(2), RunId::from_raw(3));
     let (old, new) = (label("old"), label("new"));
@@ -32,7 +32,7 @@ pub async fn a_name_points_to_one_run_at_a_time<H: Harness>(harness: &H) {
 }
 
 /// A name points to new runs only, and its description is bounded.
-pub async fn a_name_is_refused_for_a_used_run_or_a_long_description<H: Harness>(harness: &H) {
+pub async fn name_needs_a_new_run_and_a_bounded_description<H: Harness>(harness: &H) {
     let world = World::new(harness, BOUNDS).await;
     let (tenant, backend, run) = (world.tenant, world.backend(), world.run);
     let used = backend.name_run(tenant, run, &label("late"), None).await;
@@ -44,14 +44,14 @@ pub async fn a_name_is_refused_for_a_used_run_or_a_long_description<H: Harness>(
         backend.name_run(tenant, other, &label(&"x".repeat(MAX_RUN_DESCRIPTION_SIZE)), None).await;
     assert_eq!(fits, Ok(other));
     let again = backend.name_run(tenant, other, &label("again"), None).await;
-    assert_eq!(again, Ok(other), "it has the name already");
+    assert_eq!(again, Ok(other), "the run has the name already");
     let second = RunLabel { name: RunName::new("weekly").unwrap(), ..label("again") };
     let twice = backend.name_run(tenant, other, &second, None).await;
     assert_eq!(twice, Err(NameRunError::RunIdUsed { run: other }));
 }
 
 /// The last estimate of each holder is listed, in the order of shards.
-pub async fn the_last_estimate_of_each_holder_is_listed<H: Harness>(harness: &H) {
+pub async fn last_estimate_of_each_holder_is_listed<H: Harness>(harness: &H) {
     let world = World::new(harness, BOUNDS).await;
     let (tenant, backend, run) = (world.tenant, world.backend(), world.run);
     assert_eq!(backend.list_estimates(tenant, run).await, Ok(Vec::new()));
@@ -65,9 +65,9 @@ pub async fn the_last_estimate_of_each_holder_is_listed<H: Harness>(harness: &H)
     let listed = backend.list_estimates(tenant, run).await.unwrap();
     let seen: Vec<_> =
         listed.iter().map(|it| (it.shard, it.fence, it.holder, it.estimate)).collect();
-    let told =
+    let published =
         |lease: &crate::Lease, items| (lease.shard(), lease.fence(), lease.owner(), left(items));
-    assert_eq!(seen, [told(&first, None), told(&second, Some(5))]);
+    assert_eq!(seen, [published(&first, None), published(&second, Some(5))]);
     let stranger = harness.fresh_tenant();
     assert_eq!(backend.list_estimates(stranger, run).await, Ok(Vec::new()));
 }

@@ -13,8 +13,8 @@ use crate::record::RunConfig;
 use crate::status::{ParkReason, RunStatus, ShardStatus};
 use crate::traits::CreateRunWithShardsError;
 
-/// However a run has ended, it stays so.
-pub async fn a_run_ends_once<H: Harness>(harness: &H) {
+/// A run that has ended keeps its final status.
+pub async fn run_ends_once<H: Harness>(harness: &H) {
     for status in [RunStatus::Failed, RunStatus::Cancelled] {
         let world = World::new(harness, &[b"a", b"z"]).await;
         let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
@@ -36,8 +36,8 @@ pub async fn a_run_ends_once<H: Harness>(harness: &H) {
     }
 }
 
-/// Neither active nor parked shards may be left.
-pub async fn a_run_is_done_only_when_everything_is<H: Harness>(harness: &H) {
+/// A run with active or parked shards cannot be completed.
+pub async fn run_completes_only_without_unfinished_shards<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let first = world.acquire(0, 1).await;
@@ -56,8 +56,8 @@ pub async fn a_run_is_done_only_when_everything_is<H: Harness>(harness: &H) {
     assert_eq!((progress.done, progress.total()), (2, 2));
 }
 
-/// Ending a run ends its shards.
-pub async fn nothing_of_an_ended_run_changes<H: Harness>(harness: &H) {
+/// The shards of an ended run do not change.
+pub async fn shards_of_an_ended_run_do_not_change<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"g", b"m", b"z"]).await;
     let (backend, tenant) = (world.backend(), world.tenant);
     let (held, parked) = (world.acquire(0, 1).await, world.acquire(1, 1).await);
@@ -73,8 +73,8 @@ pub async fn nothing_of_an_ended_run_changes<H: Harness>(harness: &H) {
     assert!(matches!(unpark, Err(UnparkError::RunTerminal(_))), "{unpark:?}");
 }
 
-/// Pausing stops new owners, not the present ones.
-pub async fn a_paused_run_hands_nothing_out_and_holders_go_on<H: Harness>(harness: &H) {
+/// A pause stops new grants, not the current holders.
+pub async fn paused_run_grants_nothing_but_holders_continue<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let held = world.acquire(0, 1).await;
@@ -89,8 +89,8 @@ pub async fn a_paused_run_hands_nothing_out_and_holders_go_on<H: Harness>(harnes
     world.acquire(0, 2).await;
 }
 
-/// Registration is one operation; a run is registered once.
-pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H) {
+/// Registration is one operation, and a run is registered once.
+pub async fn repeated_registration_is_a_replay_or_a_conflict<H: Harness>(harness: &H) {
     let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(9));
     let config = RunConfig::try_new(CursorSemantics::Dispatched, LEASE_MS, Some(3)).unwrap();
     backend.create_run(tenant, run, config).await.unwrap();
@@ -111,8 +111,8 @@ pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H
     assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
 }
 
-/// A retry finds what was made; a refusal leaves no run behind that waits for shards.
-pub async fn a_run_and_its_shards_are_made_at_once_or_not_at_all<H: Harness>(harness: &H) {
+/// A retry finds the created run. A refusal leaves no waiting run behind.
+pub async fn run_and_shards_are_created_atomically<H: Harness>(harness: &H) {
     let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(4));
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
     let other = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS + 1, None).unwrap();
@@ -147,8 +147,8 @@ pub async fn a_run_and_its_shards_are_made_at_once_or_not_at_all<H: Harness>(har
     assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
 }
 
-/// Whoever made a run and heard nothing of it may start it with its shards.
-pub async fn a_run_that_waits_for_its_shards_is_taken_up<H: Harness>(harness: &H) {
+/// A created run without shards can be started with its shards.
+pub async fn waiting_run_is_adopted<H: Harness>(harness: &H) {
     let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(5));
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
     let other = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, Some(2)).unwrap();
@@ -160,18 +160,18 @@ pub async fn a_run_that_waits_for_its_shards_is_taken_up<H: Harness>(harness: &H
     let refused = backend.create_run_with_shards(tenant, run, config, &[], op(1)).await;
     assert!(refused.is_err());
     let waiting = backend.get_run(tenant, run).await.unwrap();
-    assert_eq!(waiting.status, RunStatus::Initializing, "what was there before is there still");
+    assert_eq!(waiting.status, RunStatus::Initializing, "the waiting run is unchanged");
     let taken = backend.create_run_with_shards(tenant, run, config, &shards, op(1)).await.unwrap();
     assert!(!taken.is_replay());
     let started = backend.get_run(tenant, run).await.unwrap();
     assert_eq!(started.created_at, waiting.created_at);
     assert_eq!((started.status, started.root_shards.len()), (RunStatus::Active, 1));
     let again = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
-    assert!(again.is_replay(), "it is the same registration");
+    assert!(again.is_replay(), "the registration is replayed");
 }
 
-/// An operator that heard no answer asks again and changes nothing by it.
-pub async fn changes_of_a_run_are_replayed_and_done_once<H: Harness>(harness: &H) {
+/// A retry of an operator's transition changes nothing.
+pub async fn run_transitions_are_replayed<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let is_paused = async || backend.get_run(tenant, run).await.unwrap().paused;
@@ -188,13 +188,13 @@ pub async fn changes_of_a_run_are_replayed_and_done_once<H: Harness>(harness: &H
     world.complete(&lease, 3).await;
     assert!(!backend.complete_run(tenant, run, op(4)).await.unwrap().is_replay());
     assert!(backend.complete_run(tenant, run, op(4)).await.unwrap().is_replay());
-    assert!(backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay(), "after the end too");
+    assert!(backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay(), "also after the end");
     let record = backend.get_run(tenant, run).await.unwrap();
     assert_eq!((record.status, record.paused), (RunStatus::Done, false));
 }
 
-/// With a limit on retries, a shard that kills its workers stops being handed out.
-pub async fn a_shard_that_makes_no_progress_parks_itself<H: Harness>(harness: &H) {
+/// With a retry limit, a shard that crashes its workers is no longer granted.
+pub async fn acquire_without_progress_parks_the_shard<H: Harness>(harness: &H) {
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, Some(2)).unwrap();
     let world = World::with_config(harness, &[b"a", b"z"], config).await;
     let acquire = async |worker| {
@@ -203,7 +203,11 @@ pub async fn a_shard_that_makes_no_progress_parks_itself<H: Harness>(harness: &H
     };
     for attempt in 1..3 {
         let state = acquire(attempt).await.unwrap();
-        assert_eq!(u64::from(state.fruitless_acquires), attempt, "its holder knows how often");
+        assert_eq!(
+            u64::from(state.fruitless_acquires),
+            attempt,
+            "the holder sees the number of attempts"
+        );
         harness.advance(LEASE_MS).await;
     }
     let third = acquire(3).await;
@@ -213,8 +217,8 @@ pub async fn a_shard_that_makes_no_progress_parks_itself<H: Harness>(harness: &H
     assert_eq!((summary.status, summary.park_reason), parked);
 }
 
-/// Everything below the watermark is done, and it never goes back.
-pub async fn the_watermark_tells_what_is_done<H: Harness>(harness: &H) {
+/// All keys below the watermark are done, and it never decreases.
+pub async fn keys_below_the_watermark_are_done<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let reached = async || {

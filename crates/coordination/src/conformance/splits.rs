@@ -1,4 +1,4 @@
-//! No key lost, none twice.
+//! Splits lose no key and duplicate none.
 
 use shardwright_contracts::{
     CursorUpdate, ShardId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
@@ -19,8 +19,8 @@ async fn leaves<H: Harness>(world: &World<'_, H>) -> Vec<(Vec<u8>, Vec<u8>)> {
     live.map(|shard| (shard.start.into(), shard.end.into())).collect()
 }
 
-/// Replaced shards are split, their children active, and together they cover what the parent did.
-pub async fn children_tile_the_parent_and_can_be_worked_on<H: Harness>(harness: &H) {
+/// The parent is split, its children are active, and they tile its range.
+pub async fn children_tile_the_parent_and_can_be_acquired<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "c", 1).await;
@@ -38,12 +38,12 @@ pub async fn children_tile_the_parent_and_can_be_worked_on<H: Harness>(harness: 
         assert_eq!(world.shard(*child).await.parent, Some(ShardId::from_raw(0)));
     }
     let first = world.shard(children[0]).await;
-    assert_eq!(first.last_key.as_deref(), Some(&b"c"[..]), "progress is carried on");
+    assert_eq!(first.last_key.as_deref(), Some(&b"c"[..]), "the first child has the progress");
     world.backend().complete_run(world.tenant, world.run, op(3)).await.unwrap();
 }
 
-/// A retry of a replacement names the same children and makes no others.
-pub async fn a_replacement_is_replayed_with_the_same_children<H: Harness>(harness: &H) {
+/// A retry of a replacement returns the same children and makes no others.
+pub async fn replaced_split_returns_the_same_children<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let (backend, tenant) = (world.backend(), world.tenant);
@@ -58,8 +58,8 @@ pub async fn a_replacement_is_replayed_with_the_same_children<H: Harness>(harnes
     assert!(matches!(conflict, Err(SplitError::OpIdConflict(_))), "{conflict:?}");
 }
 
-/// The parent keeps its lease and its cursor and works on in a smaller range.
-pub async fn a_residual_split_lets_the_parent_go_on<H: Harness>(harness: &H) {
+/// The parent keeps its lease and its cursor in a smaller range.
+pub async fn residual_split_keeps_the_parent_active<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "c", 1).await;
@@ -79,8 +79,8 @@ pub async fn a_residual_split_lets_the_parent_go_on<H: Harness>(harness: &H) {
     assert_eq!(restored.cursor.as_update(), CursorUpdate::initial());
 }
 
-/// The op log forgets; the list of spawned shards does not.
-pub async fn a_residual_split_is_remembered_for_good<H: Harness>(harness: &H) {
+/// The op log evicts a residual split, but the list of spawned shards keeps it.
+pub async fn residual_split_outlives_the_op_log<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let (backend, tenant) = (world.backend(), world.tenant);
@@ -97,8 +97,8 @@ pub async fn a_residual_split_is_remembered_for_good<H: Harness>(harness: &H) {
     assert_eq!(world.shards().await.len(), 2);
 }
 
-/// A plan made for the shard as it was is refused once the shard has moved on.
-pub async fn a_split_that_does_not_fit_the_shard_is_refused<H: Harness>(harness: &H) {
+/// A plan for an earlier state of the shard is refused.
+pub async fn split_plan_for_another_state_is_refused<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let plan = plan_split_residual(whole(), CursorUpdate::initial(), b"g").unwrap();
@@ -112,8 +112,8 @@ pub async fn a_split_that_does_not_fit_the_shard_is_refused<H: Harness>(harness:
     assert_eq!(leaves(&world).await.len(), 1);
 }
 
-/// A parked shard comes back where it stood, out of reach of whoever parked it.
-pub async fn unparking_keeps_the_cursor_and_raises_the_fence<H: Harness>(harness: &H) {
+/// An unparked shard keeps its cursor, and the worker that parked it is fenced.
+pub async fn unpark_keeps_the_cursor_and_raises_the_fence<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     world.checkpoint(&lease, "k", 1).await;
@@ -124,7 +124,10 @@ pub async fn unparking_keeps_the_cursor_and_raises_the_fence<H: Harness>(harness
     assert_eq!(parked.park_detail.as_deref(), Some(&b"row"[..]));
     backend.unpark_shard(tenant, world.key(0), op(3)).await.unwrap();
     let next = world.acquire(0, 2).await;
-    assert!(next.fence().as_raw() > lease.fence().as_raw() + 1, "one for the unpark, one for this");
+    assert!(
+        next.fence().as_raw() > lease.fence().as_raw() + 1,
+        "one for the unpark, one for the acquire"
+    );
     let summary = world.shard(ShardId::from_raw(0)).await;
     assert_eq!((summary.last_key.as_deref(), summary.park_reason), (Some(&b"k"[..]), None));
 }

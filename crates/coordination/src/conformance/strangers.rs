@@ -1,4 +1,4 @@
-//! Another tenant's runs and shards are not there, whatever one knows of them.
+//! Runs and shards of another tenant are not found, even with valid ids and leases.
 
 use shardwright_contracts::{
     CursorUpdate, RunId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
@@ -16,8 +16,8 @@ use crate::error::{
 use crate::status::ParkReason;
 use crate::summary::ShardFilter;
 
-/// Whatever is asked of another tenant's run, there is no such run.
-pub async fn a_stranger_finds_no_run<H: Harness>(harness: &H) {
+/// Every request for a run of another tenant is refused as not found.
+pub async fn other_tenant_finds_no_run<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, stranger, run) = (world.backend(), harness.fresh_tenant(), world.run);
     let worker = WorkerId::from_raw(1);
@@ -44,12 +44,11 @@ pub async fn a_stranger_finds_no_run<H: Harness>(harness: &H) {
         assert_refused!(answer, RunTransitionError::RunNotFound(_));
     }
     let record = backend.get_run(world.tenant, run).await.unwrap();
-    assert!(!record.status.is_terminal() && !record.paused, "and the owner has noticed nothing");
+    assert!(!record.status.is_terminal() && !record.paused, "the owner is not affected");
 }
 
-/// Whatever is asked of another tenant's shard, there is no such shard: not even a lease that is
-/// good in its owner's name tells more.
-pub async fn a_stranger_finds_no_shard<H: Harness>(harness: &H) {
+/// Every request for a shard of another tenant is refused as not found, even with a valid lease.
+pub async fn other_tenant_finds_no_shard<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let lease = world.acquire(0, 1).await;
     let (backend, stranger, key) = (world.backend(), harness.fresh_tenant(), world.key(0));
@@ -78,12 +77,12 @@ pub async fn a_stranger_finds_no_shard<H: Harness>(harness: &H) {
     assert_refused!(declined, DeclineError::ShardNotFound(_));
     let unparked = backend.unpark_shard(stranger, key, op(6)).await;
     assert_refused!(unparked, UnparkError::ShardNotFound(_));
-    assert!(!world.checkpoint(&lease, "c", 1).await, "and the owner has noticed nothing");
+    assert!(!world.checkpoint(&lease, "c", 1).await, "the owner is not affected");
 }
 
-/// A tenant with a run and a shard of the same ids shows another's lease: it is refused for whose
-/// it is, and nothing else is told.
-pub async fn a_lease_is_worth_nothing_in_another_tenants_name<H: Harness>(harness: &H) {
+/// A tenant with a run and a shard of the same ids shows the lease of another tenant. It is refused
+/// for its tenant, and the error reveals nothing else.
+pub async fn lease_is_invalid_for_another_tenant<H: Harness>(harness: &H) {
     let (world, other) =
         (World::new(harness, &[b"a", b"z"]).await, World::new(harness, &[b"a", b"z"]).await);
     assert_eq!((world.run, world.key(0)), (RunId::from_raw(1), other.key(0)));
@@ -108,5 +107,5 @@ pub async fn a_lease_is_worth_nothing_in_another_tenants_name<H: Harness>(harnes
     assert_refused!(replaced, SplitError::TenantMismatch(_));
     let declined = backend.decline_split(name, &lease, 100).await;
     assert_refused!(declined, DeclineError::TenantMismatch(_));
-    assert!(!world.checkpoint(&lease, "c", 1).await, "and the owner has noticed nothing");
+    assert!(!world.checkpoint(&lease, "c", 1).await, "the owner is not affected");
 }

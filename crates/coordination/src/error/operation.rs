@@ -17,11 +17,10 @@ use super::reason::{
 use crate::op_log::OpConflict;
 use crate::shard_limits::ShardLimitViolation;
 
-/// Declares an error enum with one variant per refusal, and its conversions into `CoordError` and
-/// back. The way back returns the error if it is one of another operation.
+/// Declares an error enum with one variant per refusal, and its conversions to `CoordError` and
+/// back. Converting back fails for the error of another operation.
 ///
-/// A refusal speaks for itself. What the machinery below failed at is the source of the
-/// operation's failure, so that whoever walks along sources finds it.
+/// A refusal has no source. An infrastructure error is the source of the operation's error.
 macro_rules! operation_error {
     (
         $(#[$doc:meta])*
@@ -68,7 +67,7 @@ macro_rules! operation_error {
     };
 }
 
-/// Like `operation_error`, for an operation that the guard admits: adds the guard's refusals.
+/// Like `operation_error`, with the refusals of the guard added.
 macro_rules! guarded_error {
     ($(#[$doc:meta])* $name:ident { $($variant:ident($reason:ty)),* $(,)? }) => {
         operation_error! {
@@ -191,7 +190,7 @@ impl TryFrom<CoordError> for InfraError {
 }
 
 operation_error! {
-    /// What the guard refuses before an operation looks at its own parameters.
+    /// The refusals of the guard, before an operation checks its own parameters.
     GuardError {
         TenantMismatch(TenantMismatch),
         RunNotActive(RunNotActive),
@@ -221,12 +220,12 @@ guarded_error! {
 }
 
 guarded_error! {
-    /// Why a lease was not given back.
+    /// Why a lease was not released.
     ReleaseError { OpIdConflict(OpConflict) }
 }
 
 guarded_error! {
-    /// Why a cursor was not moved.
+    /// Why a cursor was not advanced.
     CheckpointError {
         OpIdConflict(OpConflict),
         CheckpointMissingKey(CheckpointMissingKey),
@@ -271,11 +270,11 @@ guarded_error! {
 
 /// Why a shard was not replaced by children.
 pub type SplitReplaceError = SplitError;
-/// Why the right part of a shard was not given away.
+/// Why the right part of a shard was not split off.
 pub type SplitResidualError = SplitError;
 
 operation_error! {
-    /// Why a holder was not asked for a split.
+    /// Why a split was not requested.
     SplitRequestError {
         ShardNotFound(ShardNotFound),
         TenantMismatch(TenantMismatch),
@@ -353,7 +352,7 @@ operation_error! {
 }
 
 operation_error! {
-    /// Why nothing could be told about a run.
+    /// Why a query about a run failed.
     RunQueryError {
         RunNotFound(RunNotFound),
         TenantMismatch(TenantMismatch),
@@ -369,7 +368,7 @@ pub enum CreateRunWithShardsError {
     Register(#[from] RegisterShardsError),
 }
 
-/// A failure of the machinery counts as one of the registration.
+/// An infrastructure error counts as one of the registration.
 impl From<InfraError> for CreateRunWithShardsError {
     fn from(error: InfraError) -> Self {
         Self::Register(error.into())
@@ -405,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_machinery_failed_at_is_the_source_of_the_failure() {
+    fn infrastructure_error_is_the_source() {
         let failed =
             InfraError::Unknown { operation: "checkpoint.commit", message: "timed out".into() };
         let found = |error: &dyn Error| error.source().map(ToString::to_string);
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_speaks_for_itself() {
+    fn refusal_has_no_source() {
         let reason = NotLeased { shard: ShardId::from_raw(3) };
         let refused = SplitRequestError::from(reason);
         assert_eq!(refused.to_string(), reason.to_string());

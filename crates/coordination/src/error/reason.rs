@@ -15,53 +15,53 @@ pub use shardwright_contracts::{
     CursorRegression, FenceEpochError, ManifestValidationError, SlabFull,
 };
 
-/// There is no such run.
+/// The run does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no run {run}")]
 pub struct RunNotFound {
-    /// The run that was asked for.
+    /// The requested run.
     pub run: RunId,
 }
 
-/// A run of that id exists already; a run id is used once.
+/// A run of that id exists. Run ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} exists already")]
 pub struct RunAlreadyExists {
-    /// The run that was to be created.
+    /// The run to create.
     pub run: RunId,
 }
 
-/// A run of that id exists already and was configured differently.
+/// A run of that id exists with another configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} exists already with another configuration")]
 pub struct ConfigMismatch {
-    /// The run that was to be created.
+    /// The run to create.
     pub run: RunId,
 }
 
-/// There is no such shard.
+/// The shard does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no shard {} in run {}", .key.shard, .key.run)]
 pub struct ShardNotFound {
-    /// The shard that was asked for.
+    /// The requested shard.
     pub key: ShardKey,
 }
 
-/// What was asked for belongs to another tenant. Which one is nobody's business.
+/// The record belongs to another tenant. The error does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not found for tenant {expected}")]
 pub struct TenantMismatch {
-    /// The tenant that asked.
+    /// The tenant of the request.
     pub expected: TenantId,
 }
 
-/// The run is not one that can be worked on.
+/// The run is not active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} is {status:?}, not Active")]
 pub struct RunNotActive {
     /// The run.
     pub run: RunId,
-    /// Where it stands.
+    /// Its status.
     pub status: RunStatus,
 }
 
@@ -71,17 +71,17 @@ pub struct RunNotActive {
 pub struct RunTerminal {
     /// The run.
     pub run: RunId,
-    /// How it ended.
+    /// Its final status.
     pub status: RunStatus,
 }
 
-/// The run is not in the state that the operation starts from.
+/// The run's status does not allow the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("run {run} is {status:?}, which this does not start from")]
+#[error("run {run} is {status:?}, which does not allow this operation")]
 pub struct WrongStatus {
     /// The run.
     pub run: RunId,
-    /// Where it stands.
+    /// Its status.
     pub status: RunStatus,
 }
 
@@ -91,13 +91,13 @@ pub struct WrongStatus {
 pub struct RunUnfinished {
     /// The run.
     pub run: RunId,
-    /// How many of its shards are being worked on or wait for it.
+    /// The number of its active shards.
     pub active: u32,
-    /// How many of its shards are parked.
+    /// The number of its parked shards.
     pub parked: u32,
 }
 
-/// The run is paused: nothing new is handed out.
+/// The run is paused and grants no shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} is paused")]
 pub struct RunPaused {
@@ -105,27 +105,27 @@ pub struct RunPaused {
     pub run: RunId,
 }
 
-/// The shard is finished, replaced or parked.
+/// The shard is done, split or parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} is {status:?}")]
 pub struct ShardTerminal {
     /// The shard.
     pub shard: ShardId,
-    /// Where it stands.
+    /// Its status.
     pub status: ShardStatus,
 }
 
-/// Only a parked shard can be unparked.
+/// The shard is not parked, so it cannot be unparked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} is {status:?}, not Parked")]
 pub struct NotParked {
     /// The shard.
     pub shard: ShardId,
-    /// Where it stands.
+    /// Its status.
     pub status: ShardStatus,
 }
 
-/// The shard has another owner than the lease names, has had one since, or has none.
+/// The lease is not the current one: the shard has another owner, had one since, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fence {presented} is stale, {}", if .presented == .current {
     "the caller does not hold the shard".to_owned()
@@ -133,29 +133,29 @@ pub struct NotParked {
     format!("the shard is at {current}")
 })]
 pub struct StaleFence {
-    /// The fence of the lease that was shown.
+    /// The fence of the presented lease.
     pub presented: FenceEpoch,
     /// The fence of the shard.
     pub current: FenceEpoch,
 }
 
-/// The lease is over.
+/// The lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lease ended at {deadline}, it is {now}")]
+#[error("the lease expired at {deadline}, it is {now}")]
 pub struct LeaseExpired {
-    /// When it ended.
+    /// Its deadline.
     pub deadline: LogicalTime,
-    /// When it was shown.
+    /// The time of the request.
     pub now: LogicalTime,
 }
 
-/// Somebody holds the shard. Who, only code can ask; no text tells.
+/// The shard has a holder. Messages do not name it.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shard is leased until {deadline}")]
 pub struct AlreadyLeased {
-    /// Who holds it.
+    /// The holder.
     pub current_owner: WorkerId,
-    /// Until when.
+    /// The deadline of its lease.
     pub deadline: LogicalTime,
 }
 
@@ -165,43 +165,43 @@ impl fmt::Debug for AlreadyLeased {
     }
 }
 
-/// Nobody holds the shard: acquire it instead of asking for a part.
+/// The shard has no holder: acquire it instead of requesting a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody holds shard {shard}")]
+#[error("shard {shard} has no holder")]
 pub struct NotLeased {
     /// The shard.
     pub shard: ShardId,
 }
 
-/// The shard's holder has been asked already, or the requester waits for another one's answer.
+/// The shard has an open split request, or the requester has one for another shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a split is being waited for already, of shard {shard} or by the same worker")]
+#[error("a split request is already open for shard {shard} or by the same worker")]
 pub struct SplitAlreadyRequested {
     /// The shard.
     pub shard: ShardId,
 }
 
-/// A request would be over before anybody could hear it.
+/// The split request would expire at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request for a part of shard {shard} that ends at {expires_at} is over already")]
+#[error("a split request for shard {shard} until {expires_at} has expired already")]
 pub struct SplitRequestOver {
     /// The shard.
     pub shard: ShardId,
-    /// When the request was to end.
+    /// The end of the request.
     pub expires_at: LogicalTime,
 }
 
-/// The shard's holder does not want to split for now.
+/// The shard's holder has declined further split requests for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the holder of shard {shard} does not split before {not_before}")]
+#[error("the holder of shard {shard} accepts no split request before {not_before}")]
 pub struct SplitDeclined {
     /// The shard.
     pub shard: ShardId,
-    /// When it may be asked again.
+    /// When it accepts requests again.
     pub not_before: LogicalTime,
 }
 
-/// The worker has been given a shard a moment ago.
+/// The worker claimed a shard a moment ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too soon after the last claim, try again at {retry_after}")]
 pub struct Throttled {
@@ -209,28 +209,28 @@ pub struct Throttled {
     pub retry_after: LogicalTime,
 }
 
-/// There is nothing to claim.
+/// No shard is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is nothing to claim{}", match .earliest_deadline {
+#[error("no shard is available{}", match .earliest_deadline {
     Some(deadline) => format!(" before {deadline}"),
     None => String::new(),
 })]
 pub struct NoneAvailable {
-    /// When the first of the leases ends, if there are any.
+    /// The end of the first lease, if there is one.
     pub earliest_deadline: Option<LogicalTime>,
 }
 
-/// There are as many runs as there may be.
+/// The limit of runs is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another run would exceed the limit of {max}")]
 pub struct RunLimitExceeded {
-    /// The bound.
+    /// The limit.
     pub max: usize,
 }
 
-/// A run of that id exists or existed; a name points to new runs only.
+/// The run id is or was in use. A name points to new runs only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{run} has been used before")]
+#[error("{run} was used before")]
 pub struct RunIdUsed {
     /// The id.
     pub run: RunId,
@@ -244,22 +244,22 @@ pub struct LabelTooLarge {
     pub length: usize,
 }
 
-/// The shard was acquired too often in a row without progress, and is parked now.
+/// The shard was acquired too often in a row without progress. It is parked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} made no progress in {attempts} attempts and is parked")]
 pub struct RetriesExhausted {
     /// The shard.
     pub shard: ShardId,
-    /// How many attempts there were.
+    /// The number of attempts.
     pub attempts: u32,
 }
 
-/// A checkpoint needs a key to stand at, and so does a token with which a shard is completed.
+/// A checkpoint needs a key, and so does the token of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cursor has no last key to stand at")]
+#[error("the cursor has no last key")]
 pub struct CheckpointMissingKey;
 
-/// The cursor's key is longer than a key may be.
+/// The cursor's key is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cursor's last key of {size} bytes exceeds {max}")]
 pub struct CursorKeyTooLarge {
@@ -269,7 +269,7 @@ pub struct CursorKeyTooLarge {
     pub max: usize,
 }
 
-/// The cursor's token is longer than a token may be.
+/// The cursor's token is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cursor's token of {size} bytes exceeds {max}")]
 pub struct CursorTokenTooLarge {
@@ -279,12 +279,12 @@ pub struct CursorTokenTooLarge {
     pub max: usize,
 }
 
-/// The cursor stands outside the shard's range.
+/// The cursor lies outside the shard's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor lies outside the shard's range")]
 pub struct CursorOutOfBounds;
 
-/// The explanation for parking is too long.
+/// The park detail is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a park detail of {size} bytes exceeds {max}")]
 pub struct ParkDetailTooLarge {
@@ -294,35 +294,35 @@ pub struct ParkDetailTooLarge {
     pub max: usize,
 }
 
-/// The split cannot be done.
+/// The split is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitInvalid {
-    /// The plan does not divide the shard.
-    #[error("the plan does not divide the shard")]
+    /// The plan does not fit the shard.
+    #[error("the plan does not fit the shard")]
     Plan(#[from] SplitValidationError),
-    /// The shard has spawned too many others in its life.
+    /// The shard would exceed its limit of spawned shards.
     #[error("{spawned} spawned shards and {additional} more exceed {max}")]
     SpawnLimitExceeded {
-        /// How many it spawned.
+        /// The shards that it spawned.
         spawned: usize,
-        /// How many more it would.
+        /// The shards to spawn.
         additional: usize,
         /// The limit.
         max: usize,
     },
-    /// The backend cannot publish so many children at once.
-    #[error("{children} children exceed the {max} that this backend publishes at once")]
+    /// The backend cannot insert so many children at once.
+    #[error("{children} children exceed the {max} that this backend inserts at once")]
     BackendChildLimitExceeded {
-        /// How many there would be.
+        /// The number of children.
         children: usize,
         /// The limit.
         max: usize,
     },
-    /// There would be too many shards.
+    /// A limit of shards would be exceeded.
     #[error(transparent)]
     ShardLimitExceeded(#[from] ShardLimitViolation),
-    /// A derived id is taken.
-    #[error("the derived id {shard} is taken")]
+    /// A derived id is in use.
+    #[error("the derived id {shard} is in use")]
     DerivedIdCollision {
         /// The id.
         shard: ShardId,
@@ -333,7 +333,7 @@ impl std::error::Error for OpConflict {}
 
 impl fmt::Display for OpConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {} was used before for something else", self.op)
+        write!(f, "operation id {} was used before for another request", self.op)
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_tell_neither_owners_nor_fingerprints_nor_foreign_tenants() {
+    fn texts_hide_owners_fingerprints_and_tenants() {
         let leased = AlreadyLeased {
             current_owner: WorkerId::from_raw(0xfeed_f00d),
             deadline: LogicalTime::from_millis(5),

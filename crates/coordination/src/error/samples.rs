@@ -1,4 +1,4 @@
-//! One value of each refusal, for tests that go over all of them.
+//! One value of each refusal, for tests that cover all of them.
 
 use shardwright_contracts::{
     CursorRegression, FenceEpoch, FenceEpochError, LogicalTime, ManifestValidationError, OpId,
@@ -21,12 +21,12 @@ use crate::op_log::OpConflict;
 use crate::shard_limits::{ShardLimitScope, ShardLimitViolation};
 use crate::status::{RunStatus, ShardStatus};
 
-/// A refusal of which there is a sample.
+/// A refusal with a sample value.
 pub(crate) trait Sample {
     fn sample() -> Self;
 }
 
-/// An error enum of which there is a sample per variant.
+/// An error enum with a sample per variant.
 pub(crate) trait Samples: Sized {
     fn samples() -> Vec<Self>;
 }
@@ -90,7 +90,7 @@ samples! {
     InfraError = Self::Unknown { operation: "checkpoint.commit", message: "timed out".into() };
 }
 
-/// Every refusal that there is, once.
+/// Every refusal, once.
 pub(crate) fn all() -> Vec<CoordError> {
     fn of<R: Sample + Into<CoordError>>() -> CoordError {
         R::sample().into()

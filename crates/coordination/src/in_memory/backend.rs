@@ -27,7 +27,7 @@ use crate::restore::{
 use crate::traits::CoordinationBackend;
 
 impl InMemoryCoordinator {
-    /// Runs an operation on one shard and brings the indexes up to date.
+    /// Executes an operation on one shard and updates the indexes.
     fn on_shard<T, E: From<ShardNotFound>>(
         &mut self,
         call: RunCall,
@@ -41,8 +41,7 @@ impl InMemoryCoordinator {
         self.on_shard_then(call, key, operation, |_, outcome| outcome)
     }
 
-    /// Like [`InMemoryCoordinator::on_shard`], and completes the outcome with what the shard's run
-    /// has to say, while it is at hand.
+    /// Like [`InMemoryCoordinator::on_shard`]. `complete` adds state of the run to the outcome.
     fn on_shard_then<T, U, E: From<ShardNotFound>>(
         &mut self,
         call: RunCall,
@@ -71,7 +70,7 @@ impl InMemoryCoordinator {
         result
     }
 
-    /// Checks that new shards fit, and stores them apart from the run, to be inserted later.
+    /// Checks that new shards fit, and stores them outside the run for a later insertion.
     fn reserve_children(
         &mut self,
         tenant: TenantId,
@@ -87,14 +86,14 @@ impl InMemoryCoordinator {
         if let Some(taken) = children.iter().find(|child| run.shards.contains(child.shard)) {
             return Err(SplitInvalid::DerivedIdCollision { shard: taken.shard }.into());
         }
-        // The parent is to remember them.
-        room.take_beside(of_spawned(children.len()))?;
+        // The parent records the ids of its children.
+        room.reserve_outside(of_spawned(children.len()))?;
         let mut stored = Vec::with_capacity(children.len());
         for child in children {
             match PooledShard::insert(room, child.head(&head.head), child.spec, child.cursor) {
                 Ok(shard) => stored.push(shard),
                 Err(full) => {
-                    room.give_back_beside(of_spawned(children.len()));
+                    room.free_outside(of_spawned(children.len()));
                     stored.into_iter().for_each(|shard: PooledShard| shard.remove(room));
                     return Err(full.into());
                 }
@@ -103,13 +102,13 @@ impl InMemoryCoordinator {
         Ok(stored)
     }
 
-    /// Gives back what was reserved for shards that are not to be.
+    /// Frees the bytes of reserved shards.
     fn drop_children(&mut self, children: Vec<PooledShard>) {
-        self.room.give_back_beside(of_spawned(children.len()));
+        self.room.free_outside(of_spawned(children.len()));
         children.into_iter().for_each(|shard| shard.remove(&mut self.room));
     }
 
-    /// Puts reserved shards into their run.
+    /// Inserts reserved shards into their run.
     fn insert_children(&mut self, tenant: TenantId, parent: ShardKey, children: Vec<PooledShard>) {
         let count = children.len();
         if let Some(state) = self.tenants.get_mut(&tenant) {
@@ -167,7 +166,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             Request::Checkpoint(it) => widen(self.advance(call, &it)),
             Request::Complete(it) => widen(self.finish(call, &it)),
             Request::ParkShard(it) => widen(self.park(call, &it)),
-            Request::Release(it) => widen(self.give_back(call, &it)),
+            Request::Release(it) => widen(self.end_lease(call, &it)),
             Request::SplitReplace(it) => widen(self.replace(call, &it)),
             Request::SplitResidual(it) => widen(self.split_off(call, &it)),
             Request::RequestSplit(it) => widen(self.ask_for_split(call, &it)),
@@ -210,7 +209,7 @@ impl CoordinationBackend for InMemoryCoordinator {
                 Acquired::Parked(reason) => Err(AcquireError::from(reason)),
             },
             |run, (lease, snapshot)| {
-                // What was asked, and declined, was the affair of the holder before.
+                // Requests and refusals of the previous holder end with its lease.
                 run.forget_requests(key.shard);
                 run.waiting.stop(worker);
                 AcquireResultView { lease, snapshot, capacity: run.capacity(now) }
@@ -239,7 +238,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     }
 }
 
-/// What [`CoordinationBackend::call`] does to shards.
+/// The operations of [`CoordinationBackend::call`] on shards.
 impl InMemoryCoordinator {
     fn acquire(
         &mut self,
@@ -301,7 +300,7 @@ impl InMemoryCoordinator {
         })
     }
 
-    fn give_back(
+    fn end_lease(
         &mut self,
         call: RunCall,
         request: &Release,

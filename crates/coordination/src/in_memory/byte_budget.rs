@@ -2,10 +2,10 @@ use shardwright_contracts::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
 
 use crate::record::Spawned;
 
-/// The bytes that all shards may take together.
+/// The bytes that all shards may use together.
 ///
-/// Keys, metadata and tokens lie in a slab. What a shard keeps beside it (why it is parked, which
-/// shards it spawned) is counted, and what is counted is not there for the slab any more.
+/// Keys, metadata and tokens lie in a slab. Park details and lists of spawned shards lie outside.
+/// They are counted and reduce the capacity of the slab.
 #[derive(Debug)]
 pub(super) struct ByteBudget {
     slab: ByteSlab,
@@ -28,7 +28,7 @@ impl ByteBudget {
     /// Stores a copy of the concatenation of `parts`.
     pub(super) fn insert_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         self.check(total_len(parts), 0)?;
-        self.slab.insert_parts(parts).map_err(|full| self.as_told(full))
+        self.slab.insert_parts(parts).map_err(|full| self.with_free_bytes(full))
     }
 
     /// Frees a slot and stores a copy of the concatenation of `parts`, or does neither.
@@ -38,22 +38,22 @@ impl ByteBudget {
         parts: &[&[u8]],
     ) -> Result<ByteSlot, SlabFull> {
         self.check(total_len(parts), self.get(slot).map_or(0, <[u8]>::len))?;
-        self.slab.replace_parts(slot, parts).map_err(|full| self.as_told(full))
+        self.slab.replace_parts(slot, parts).map_err(|full| self.with_free_bytes(full))
     }
 
     pub(super) fn remove(&mut self, slot: ByteSlot) {
         self.slab.remove(slot);
     }
 
-    /// Counts bytes that are kept beside the slab.
-    pub(super) fn take_beside(&mut self, bytes: usize) -> Result<(), SlabFull> {
+    /// Reserves bytes outside the slab.
+    pub(super) fn reserve_outside(&mut self, bytes: usize) -> Result<(), SlabFull> {
         self.check(bytes, 0)?;
         self.beside += bytes;
         Ok(())
     }
 
-    /// Bytes that were counted are there for others again.
-    pub(super) const fn give_back_beside(&mut self, bytes: usize) {
+    /// Frees bytes outside the slab.
+    pub(super) const fn free_outside(&mut self, bytes: usize) {
         self.beside = self.beside.saturating_sub(bytes);
     }
 
@@ -69,8 +69,8 @@ impl ByteBudget {
         self.slab.byte_capacity().saturating_sub(self.bytes_used())
     }
 
-    /// The slab does not know what is kept beside it.
-    const fn as_told(&self, full: SlabFull) -> SlabFull {
+    /// Corrects the free bytes of a slab error: the slab does not count bytes outside it.
+    const fn with_free_bytes(&self, full: SlabFull) -> SlabFull {
         match full {
             SlabFull::Bytes { requested, capacity, .. } => {
                 SlabFull::Bytes { requested, free: self.free(), capacity }
@@ -80,7 +80,7 @@ impl ByteBudget {
     }
 }
 
-/// What it takes to remember so many spawned shards.
+/// The bytes of a list of spawned shards.
 pub(super) const fn of_spawned(count: usize) -> usize {
     count.saturating_mul(size_of::<Spawned>())
 }

@@ -10,7 +10,7 @@ use crate::ops::RunCall;
 use crate::restore::{AcquireResultView, AcquireScratch, CapacityHint, RestoredShardState};
 use crate::traits::CoordinationBackend;
 
-/// How many candidates are looked at before the next ones are asked for.
+/// Candidates to try before the next ones are collected.
 const CANDIDATES_AT_A_TIME: usize = 16;
 
 impl ShardClaiming for InMemoryCoordinator {
@@ -57,7 +57,7 @@ impl InMemoryCoordinator {
 
     /// Finds a shard of the run that the worker can acquire, and acquires it into `scratch`.
     ///
-    /// The acquire decides; the list of candidates is only a hint.
+    /// The acquire decides. The list of candidates is a hint.
     fn walk_candidates(
         &mut self,
         call: RunCall,

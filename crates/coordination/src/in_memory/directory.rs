@@ -51,7 +51,8 @@ impl InMemoryCoordinator {
         Ok(run)
     }
 
-    /// Keeps an estimate if it is the holder's. It is advice, so nothing else is refused.
+    /// Stores an estimate of the current holder and ignores any other. Estimates are advice, so
+    /// none is refused.
     pub(super) fn publish_estimate_of(&mut self, call: RunCall, request: &PublishEstimate) {
         let PublishEstimate { lease, estimate } = *request;
         let (shard, fence, holder) = (lease.shard(), lease.fence(), lease.owner());
@@ -60,18 +61,18 @@ impl InMemoryCoordinator {
             shard.head.fence == fence && shard.head.lease.is_some_and(|lease| lease.owner == holder)
         });
         if is_held && state.record.status == RunStatus::Active {
-            let told = HeldEstimate { shard, fence, holder, at: call.now, estimate };
-            state.estimates.insert(shard, told);
+            let held = HeldEstimate { shard, fence, holder, at: call.now, estimate };
+            state.estimates.insert(shard, held);
         }
     }
 
-    /// The estimates of those that still hold their shards.
+    /// The estimates of current holders.
     pub(super) fn estimates(&mut self, call: RunCall, run: RunId) -> Vec<HeldEstimate> {
         let floor = self.config.fence_floor;
         let Ok(state) = self.run_mut(call.tenant, run) else { return Vec::new() };
-        let is_held = |told: &&HeldEstimate| {
-            state.shards.find(told.shard).is_some_and(|shard| {
-                shard.head.fence == told.fence && shard.head.holder_at(call.now, floor).is_some()
+        let is_held = |held: &&HeldEstimate| {
+            state.shards.find(held.shard).is_some_and(|shard| {
+                shard.head.fence == held.fence && shard.head.holder_at(call.now, floor).is_some()
             })
         };
         state.estimates.values().filter(is_held).copied().collect()

@@ -19,7 +19,7 @@ use crate::record::{RunConfig, RunRecord, ShardHead};
 use crate::summary::ShardSummary;
 use crate::traits::{ClaimHint, RunManagement};
 
-/// Everything is answered by `call`.
+/// `call` answers every request.
 impl RunManagement for InMemoryCoordinator {}
 
 impl InMemoryCoordinator {
@@ -41,7 +41,7 @@ impl InMemoryCoordinator {
         result
     }
 
-    /// Checks that there may be one more run.
+    /// Checks that another run is within the limit.
     const fn check_run_limit(&self) -> Result<(), RunLimitExceeded> {
         let max = self.config.max_total_runs;
         if self.total_runs >= max {
@@ -81,7 +81,7 @@ impl InMemoryCoordinator {
         Ok(stored)
     }
 
-    /// Puts stored shards into their run.
+    /// Inserts stored shards into their run.
     fn insert_manifest(&mut self, tenant: TenantId, run: RunId, stored: Vec<PooledShard>) {
         if let Some(state) = self.tenants.get_mut(&tenant) {
             state.shard_count += stored.len();
@@ -93,7 +93,7 @@ impl InMemoryCoordinator {
     }
 }
 
-/// What [`crate::CoordinationBackend::call`] does to runs.
+/// The operations of [`crate::CoordinationBackend::call`] on runs.
 impl InMemoryCoordinator {
     pub(super) fn make_run(
         &mut self,
@@ -149,7 +149,7 @@ impl InMemoryCoordinator {
         };
         self.check_run_limit().map_err(CreateRunError::from)?;
         let step = ops::register_shards(&call, &record, &shards, op)?;
-        // Room is reserved first: without it there is no run either.
+        // Reserve the room first: without it no run is created.
         let stored = self.store_manifest(tenant, run, config, &shards)?;
         if let RegisterStep::Ready(pending) = step {
             pending.apply(&call, &mut record, &mut events);
@@ -220,7 +220,7 @@ impl InMemoryCoordinator {
         Ok((found, hint))
     }
 
-    /// Puts shards that could be acquired into `out`, in the order in which to try them.
+    /// Collects available shards into `out`, in the order in which to try them.
     pub(super) fn candidates(
         &mut self,
         call: RunCall,

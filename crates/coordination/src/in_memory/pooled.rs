@@ -13,13 +13,13 @@ pub(super) struct PooledShardSpec {
 }
 
 impl PooledShardSpec {
-    /// Stores a copy of a spec that has been checked.
+    /// Stores a copy of a checked spec.
     fn insert(room: &mut ByteBudget, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
         let slot = room.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
         Ok(Self::new(slot, spec))
     }
 
-    /// Stores a copy of a spec that has been checked in place of this one.
+    /// Replaces the spec by a copy of a checked one.
     fn replace(self, room: &mut ByteBudget, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
         let parts = [spec.start(), spec.end(), spec.metadata()];
         Ok(Self::new(room.replace_parts(self.slot, &parts)?, spec))
@@ -38,7 +38,7 @@ impl PooledShardSpec {
     }
 }
 
-/// A shard's cursor in a slab. The initial one takes no room.
+/// A shard's cursor in a slab. The initial cursor uses no bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PooledCursor(Option<CursorSlot>);
 
@@ -49,7 +49,7 @@ struct CursorSlot {
 }
 
 impl PooledCursor {
-    /// Stores a copy of a cursor that has been checked in place of this one.
+    /// Replaces the cursor by a copy of a checked one.
     fn replace(self, room: &mut ByteBudget, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
         let Some(key) = cursor.last_key() else {
             self.remove(room);
@@ -79,20 +79,19 @@ impl PooledCursor {
 
 /// A shard whose bytes are in a slab.
 ///
-/// It begins where a line of the processor's cache does: one that was not touched for long comes
-/// from memory in four lines then, and mostly in five else.
+/// Aligned to a cache line, so that a cold shard is loaded in four lines instead of mostly five.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct PooledShard {
     pub(super) head: ShardHead,
     spec: PooledShardSpec,
     cursor: PooledCursor,
-    /// Its place among the shards of its run that could be acquired, if it is one.
+    /// Its position in the run's list of available shards, if it is available.
     pub(super) place: Option<u32>,
 }
 
 impl PooledShard {
-    /// Stores a shard that nobody has touched, or nothing of it if there is no room for all.
+    /// Stores a new shard, or nothing if there is no room for all of it.
     pub(super) fn insert(
         room: &mut ByteBudget,
         head: ShardHead,
@@ -126,7 +125,7 @@ impl PooledShard {
     }
 }
 
-/// A shard together with the slab that has its bytes.
+/// A shard with the slab of its bytes.
 pub(super) struct PooledShardMut<'a> {
     pub(super) shard: &'a mut PooledShard,
     pub(super) room: &'a mut ByteBudget,
@@ -160,7 +159,7 @@ impl ShardState for PooledShardMut<'_> {
     }
 
     fn set_park(&mut self, park: Park) -> Result<(), SlabFull> {
-        self.room.take_beside(park.detail.len())?;
+        self.room.reserve_outside(park.detail.len())?;
         self.clear_park();
         self.shard.head.park = Some(park);
         Ok(())
@@ -168,6 +167,6 @@ impl ShardState for PooledShardMut<'_> {
 
     fn clear_park(&mut self) {
         let park = self.shard.head.park.take();
-        self.room.give_back_beside(park.map_or(0, |park| park.detail.len()));
+        self.room.free_outside(park.map_or(0, |park| park.detail.len()));
     }
 }

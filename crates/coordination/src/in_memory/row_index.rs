@@ -4,19 +4,18 @@ use shardwright_contracts::ShardId;
 
 use super::shard_table::Row;
 
-/// The fewest places of a table that is not empty. A power of two, as all of them are.
+/// Minimum size of a table that is not empty. Every size is a power of two.
 const PLACES_MIN: usize = 8;
 
-/// From ids to rows: a table in which an id leads to its row by one look at memory, where a tree
-/// takes one for each of its levels.
+/// A hash table from ids to rows, with linear probing. A lookup costs about one memory access,
+/// where a tree costs one per level.
 ///
-/// An entry stands at the place that its tag asks for, or behind it where others have come first.
-/// Of an id only the tag is kept; the row leads to the shard, and that knows its whole id. Nobody
-/// can go through the table, so its order never shows. Who chooses ids whose tags are alike makes
-/// only his own run slow, and not by much: manifests are bounded, and derived ids are digests.
+/// An entry stores a tag of the id. The row leads to the shard, which has the whole id. The table
+/// cannot be iterated, so its order is never visible. Ids with equal tags slow down only their own
+/// run, and not by much: manifests are bounded, and derived ids are digests.
 #[derive(Default)]
 pub(super) struct RowIndex {
-    /// At most three quarters of them are taken, so that gaps are near.
+    /// At most three quarters are in use, so probes are short.
     places: Vec<Option<Entry>>,
     len: usize,
 }
@@ -32,7 +31,7 @@ impl RowIndex {
         self.len
     }
 
-    /// The row of an id, among those that may be its: `is_its` knows.
+    /// The row of an id. `is_its` checks whether a row with the same tag belongs to it.
     pub(super) fn find(&self, id: ShardId, is_its: impl Fn(Row) -> bool) -> Option<Row> {
         let tag = tag_of(id);
         let (before, from) = self.places.split_at_checked(self.home(tag))?;
@@ -41,7 +40,7 @@ impl RowIndex {
         alike.find(|row| is_its(*row))
     }
 
-    /// Makes room for so many more.
+    /// Reserves room for more ids.
     pub(super) fn reserve(&mut self, additional: usize) {
         let len = self.len.saturating_add(additional);
         let needed = (len + len.div_ceil(3)).next_power_of_two().max(PLACES_MIN);
@@ -51,7 +50,7 @@ impl RowIndex {
         }
     }
 
-    /// Adds an id that is not there.
+    /// Adds a new id.
     pub(super) fn insert(&mut self, id: ShardId, row: Row) {
         self.reserve(1);
         self.put(Entry { tag: tag_of(id), row });
@@ -67,15 +66,15 @@ impl RowIndex {
         }
     }
 
-    /// The place that a tag asks for. Its highest bits say, so that a table that grows need not
-    /// know more of the ids than it has kept.
+    /// The preferred position of a tag: its highest bits. So a growing table needs only the stored
+    /// tags.
     const fn home(&self, tag: NonZeroU32) -> usize {
         let places = self.places.len() as u64;
         ((tag.get() as u64 * places) >> u32::BITS) as usize
     }
 }
 
-/// Bits of an id that are spread evenly however the ids were chosen: counted, or by a digest.
+/// Evenly distributed bits of an id, for sequential ids and for digests.
 fn tag_of(id: ShardId) -> NonZeroU32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let product = u128::from(id.as_raw()) * u128::from(ODD);
@@ -87,7 +86,7 @@ fn tag_of(id: ShardId) -> NonZeroU32 {
 mod tests {
     use super::*;
 
-    /// Ids as they come: counted, counted in the high bits, and derived from a digest.
+    /// Sequential ids, ids that count in the high bits, and ids from a digest.
     fn ids(count: u64) -> Vec<ShardId> {
         let derived = |n: u64| n.wrapping_mul(0xc4ce_b9fe_1a85_ec53) | 1 << 63;
         let all = (0..count).flat_map(|n| [n, (n + 1) << 40, derived(n)]);
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_id_leads_to_its_row_and_no_other_to_any() {
+    fn every_id_finds_only_its_row() {
         let all = ids(3_000);
         let (there, absent) = all.split_at(5_000);
         let index = index_of(there);
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_whose_tags_are_alike_are_told_apart_by_their_shards() {
+    fn equal_tags_are_resolved_by_the_shard_id() {
         let tag = tag_of(ShardId::from_raw(1));
         let mut index = RowIndex::default();
         index.reserve(6);
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_near_the_places_that_their_ids_ask_for() {
+    fn probe_sequences_are_short() {
         let all = ids(30_000);
         let index = index_of(&all);
         let taken = index.places.iter().flatten().count();
@@ -146,12 +145,12 @@ mod tests {
             entry.map(|entry| (place + places - index.home(entry.tag)) % places)
         };
         let walked: usize = index.places.iter().enumerate().filter_map(distance).sum();
-        // At three quarters, one and a half is what chance gives.
+        // Random placement at three quarters gives one and a half.
         assert!(walked < 2 * taken, "{walked} for {taken}");
     }
 
     #[test]
-    fn an_entry_takes_eight_bytes() {
+    fn entry_takes_eight_bytes() {
         assert_eq!(size_of::<Option<Entry>>(), 8);
     }
 }

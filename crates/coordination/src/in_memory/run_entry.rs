@@ -14,35 +14,35 @@ use crate::restore::{CapacityHint, HolderNotice, SplitRequest};
 use crate::status::ShardStatus;
 use crate::waiting::WaitingWorkers;
 
-/// A run, its shards, and indexes that answer what is asked often without looking at all of them.
+/// A run, its shards, and indexes for frequent queries.
 pub(super) struct RunEntry {
     pub(super) record: RunRecord,
     pub(super) shards: ShardTable,
-    /// Active shards that nobody holds, or whose holder's time was up when last looked at. Each
-    /// shard knows its place in this list.
+    /// Active shards without a holder, or whose lease had expired at the last check. Each shard
+    /// stores its position in this list.
     available: Vec<Available>,
-    /// Ends of leases, the earliest first. What a renewal or the end of a lease has overtaken stays
-    /// until it comes up, and is passed over then.
+    /// Lease deadlines, the earliest first. An outdated entry stays until it comes first, and is
+    /// skipped then.
     leased: BinaryHeap<Reverse<(LogicalTime, Row)>>,
-    /// Workers that found nothing.
+    /// Workers with a refused claim.
     pub(super) waiting: WaitingWorkers,
     requests: BTreeMap<ShardId, SplitRequestSlot>,
-    /// Which shard each worker has asked for a part of.
+    /// The shard for which each worker has an open split request.
     asked: BTreeMap<WorkerId, ShardId>,
-    /// The greatest watermark told so far.
+    /// The greatest watermark returned so far.
     pub(super) watermark: Option<Box<[u8]>>,
     /// The last estimate of each shard's holder.
     pub(super) estimates: BTreeMap<ShardId, HeldEstimate>,
 }
 
-/// A shard that could be acquired.
+/// A shard that can be acquired.
 #[derive(Clone, Copy)]
 struct Available {
     id: ShardId,
     row: Row,
 }
 
-/// Where a shard stands in the indexes.
+/// The position of a shard in the indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Availability {
     Settled,
@@ -75,7 +75,7 @@ impl RunEntry {
         }
     }
 
-    /// Adds shards that nobody has touched.
+    /// Adds new shards.
     pub(super) fn insert_all(&mut self, new: Vec<PooledShard>) {
         if self.shards.len() == 0 {
             self.available.reserve_exact(new.len());
@@ -83,7 +83,7 @@ impl RunEntry {
         self.shards.add_all(new).for_each(|row| self.add_available(row));
     }
 
-    /// Moves a shard within the indexes after an operation.
+    /// Updates the indexes after an operation.
     pub(super) fn reindex(
         &mut self,
         shard: ShardId,
@@ -117,7 +117,7 @@ impl RunEntry {
         let index = place.map(|place| place as usize);
         if let Some(index) = index.filter(|index| *index < self.available.len()) {
             self.available.swap_remove(index);
-            // The last of the list has taken the place, unless it was the last itself.
+            // `swap_remove` has moved the last entry here, unless this was the last.
             let moved = self.available.get(index).and_then(|moved| self.shards.get_mut(moved.row));
             if let Some(moved) = moved {
                 moved.place = place;
@@ -126,11 +126,11 @@ impl RunEntry {
     }
 
     fn add_leased(&mut self, deadline: LogicalTime, row: Row) {
-        // Each renewal leaves an entry behind; sweep before they outnumber the shards.
+        // Each renewal leaves an entry behind. Sweep before they outnumber the shards.
         if self.leased.len() > 2 * self.shards.len() + 64 {
             let mut entries = std::mem::take(&mut self.leased).into_vec();
             entries.retain(|Reverse((deadline, row))| is_current(&self.shards, *deadline, *row));
-            // A shard that gets the deadline again that it had has several which are current.
+            // A shard that gets the same deadline again has several current entries.
             entries.sort_unstable();
             entries.dedup();
             self.leased = entries.into();
@@ -138,7 +138,7 @@ impl RunEntry {
         self.leased.push(Reverse((deadline, row)));
     }
 
-    /// Moves shards whose holder's time is up to the available ones.
+    /// Moves shards with expired leases to the available ones.
     pub(super) fn expire(&mut self, now: LogicalTime) {
         while let Some(&Reverse((deadline, row))) = self.leased.peek() {
             let is_current = is_current(&self.shards, deadline, row);
@@ -153,8 +153,8 @@ impl RunEntry {
         self.waiting.forget_expired(now);
     }
 
-    /// Makes shards available whose leases are below a floor that has risen, and forgets what was
-    /// asked of their holders.
+    /// Makes shards available whose leases are below the raised floor, and drops split requests to
+    /// their holders.
     pub(super) fn raise_floor(&mut self, fence_floor: FenceEpoch) {
         let is_stale = |shard: &&PooledShard| {
             shard.head.lease.is_some() && shard.head.holder(fence_floor).is_none()
@@ -178,12 +178,12 @@ impl RunEntry {
         )
     }
 
-    /// When the first of the leases ends, right after [`RunEntry::expire`].
+    /// The end of the first lease, right after [`RunEntry::expire`].
     pub(super) fn earliest_deadline(&self) -> Option<LogicalTime> {
         self.leased.peek().map(|Reverse((deadline, _))| *deadline)
     }
 
-    /// Shards that could be acquired, in the order in which a worker tries them.
+    /// The available shards, in the order in which a worker tries them.
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
         rotated(&self.available, worker).map(|available| available.id)
     }
@@ -200,7 +200,7 @@ impl RunEntry {
         self.requests.get(&shard).copied().unwrap_or_default()
     }
 
-    /// Whether a worker waits for the answer of the holder of some shard but this one.
+    /// Whether a worker has an open split request for another shard.
     pub(super) fn has_asked_elsewhere(
         &self,
         context: &Context<'_>,
@@ -225,8 +225,8 @@ impl RunEntry {
         self.requests.insert(shard, slot);
     }
 
-    /// Whoever asks another holder asks the first one no more: a request that has expired stays
-    /// so, even by a clock that is set back.
+    /// A request to another holder withdraws the first one. An expired request stays expired, even
+    /// if the clock is set back.
     fn withdraw(&mut self, shard: ShardId, requester: WorkerId) {
         let slot = self.requests.get_mut(&shard);
         if let Some(slot) =
@@ -236,14 +236,14 @@ impl RunEntry {
         }
     }
 
-    /// The holder has split, which is what was asked.
+    /// The split of the holder answers its request.
     pub(super) fn answer_request(&mut self, shard: ShardId) {
         if self.requests.contains_key(&shard) {
             self.set_request_slot(shard, self.request_slot(shard).answered());
         }
     }
 
-    /// A request was for the holder; with the holder it goes.
+    /// Drops the requests to a holder whose lease has ended.
     pub(super) fn forget_requests(&mut self, shard: ShardId) {
         let open = self.requests.remove(&shard).and_then(|slot| slot.open);
         self.forget_requester(open);
@@ -256,7 +256,7 @@ impl RunEntry {
     }
 }
 
-/// Whether a shard is held until just `deadline`, and not among the available ones.
+/// Whether a shard is held until exactly `deadline`, and is not listed as available.
 fn is_current(shards: &ShardTable, deadline: LogicalTime, row: Row) -> bool {
     shards.get(row).is_some_and(|shard| {
         let holder = shard.head.lease.filter(|_| shard.place.is_none());

@@ -3,13 +3,13 @@ use shardwright_contracts::ShardId;
 use super::pooled::PooledShard;
 use super::row_index::RowIndex;
 
-/// How many shards are allocated together. A run of few takes room for few; one of many grows
-/// without ever moving more than these.
+/// Shards per allocation. A small run allocates little, and a large one grows without moving more
+/// than these.
 const CHUNK_LEN: usize = 64;
 
-/// The shards of a run in the order in which they came. None ever goes.
+/// The shards of a run in the order of insertion. Shards are never removed.
 ///
-/// An id is looked up once per operation. From then on the shard's row says where it is.
+/// An operation looks up an id once. After that it uses the shard's row.
 #[derive(Default)]
 pub(super) struct ShardTable {
     /// All but the last are full.
@@ -17,7 +17,7 @@ pub(super) struct ShardTable {
     rows: RowIndex,
 }
 
-/// Where a shard is in its table, for good.
+/// The permanent position of a shard in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row(u32);
 
@@ -71,7 +71,7 @@ impl ShardTable {
         self.chunks.iter_mut().flatten()
     }
 
-    /// Adds shards with new ids, and says what their rows are.
+    /// Adds shards with new ids and returns their rows.
     pub(super) fn add_all(&mut self, new: Vec<PooledShard>) -> impl Iterator<Item = Row> + use<> {
         let first = self.len();
         let rows = (first..first + new.len()).map(Row::new);
@@ -113,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_found_by_id_and_by_row_however_many_come_at_a_time() {
+    fn shards_are_found_by_id_and_row_for_any_batch_size() {
         let mut room = ByteBudget::try_new(1_000, 2_000).unwrap();
         let mut table = ShardTable::default();
-        // Ids fall, so that neither the order of coming nor that of the rows is theirs.
+        // Ids decrease, so they follow neither the order of insertion nor that of the rows.
         let mut ids = (0..1_000).rev();
         let mut added = Vec::new();
         for count in [1, 62, 1, 1, 0, 64, 3, 300] {
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_fills_four_cache_lines() {
+    fn shard_fills_four_cache_lines() {
         assert_eq!((size_of::<PooledShard>(), align_of::<PooledShard>()), (256, 64));
     }
 
     #[test]
-    fn a_manifest_takes_no_more_room_than_it_needs() {
+    fn manifest_allocates_only_what_it_needs() {
         let mut room = ByteBudget::try_new(100, 1_000).unwrap();
         let mut table = ShardTable::default();
         _ = table.add_all((0..70).map(|id| shard(&mut room, id)).collect());

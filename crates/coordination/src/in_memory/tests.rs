@@ -1,4 +1,4 @@
-//! What the coordinator adds to the operations: finding records, indexes, limits and room.
+//! What the coordinator adds to the operations: lookup, indexes, limits and room.
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId,
@@ -49,7 +49,7 @@ fn small() -> CoordinatorRuntimeConfig {
     }
 }
 
-/// Shards `[a, b)`, `[b, c)`, … as many as asked for.
+/// Shards `[a, b)`, `[b, c)` and so on.
 fn manifest(bounds: &[[u8; 1]]) -> Vec<InitialShardInput<'_>> {
     bounds
         .array_windows()
@@ -95,7 +95,7 @@ fn claim(coordinator: &mut InMemoryCoordinator, now: u64, id: u64) -> Result<Sha
 }
 
 #[test]
-fn a_shard_is_restored_as_it_was_left() {
+fn acquire_restores_the_stored_shard() {
     let mut coordinator = coordinator(small(), 2);
     let lease = acquire(&mut coordinator, 1, 0);
     let cursor = CursorUpdate::new(Some(b"aa"), Some(b"token"));
@@ -107,7 +107,7 @@ fn a_shard_is_restored_as_it_was_left() {
     assert_eq!(restored.snapshot.cursor, cursor);
     assert_eq!(restored.snapshot.spec, ShardSpecRef::new(b"a", b"b", b""));
     assert_eq!(restored.lease.fence().as_raw(), 3);
-    // Another shard in the same buffer leaves nothing of this one behind.
+    // Another shard in the same buffer leaves no bytes of this one.
     let other = coordinator
         .acquire_and_restore_into(at(101), TENANT, key(1), worker(2), &mut scratch)
         .unwrap();
@@ -116,7 +116,7 @@ fn a_shard_is_restored_as_it_was_left() {
 }
 
 #[test]
-fn claiming_hands_out_each_shard_once_and_then_says_when_to_come_back() {
+fn claim_grants_each_shard_once_then_names_a_deadline() {
     let mut coordinator = coordinator(small(), 3);
     let mut claimed: Vec<u64> =
         (0..3).map(|id| claim(&mut coordinator, 1 + id, id).unwrap().as_raw()).collect();
@@ -136,7 +136,7 @@ fn different_workers_start_at_different_shards() {
 }
 
 #[test]
-fn a_worker_that_finds_nothing_counts_as_waiting_for_a_while() {
+fn refused_claim_counts_as_waiting_for_a_while() {
     let mut coordinator = coordinator(small(), 1);
     let lease = acquire(&mut coordinator, 1, 0);
     let waiting = |coordinator: &mut InMemoryCoordinator, now| {
@@ -163,7 +163,7 @@ fn claims_are_throttled_per_worker() {
 }
 
 #[test]
-fn nothing_is_claimed_from_a_run_that_is_paused_or_over() {
+fn paused_or_ended_run_grants_no_claim() {
     let mut coordinator = coordinator(small(), 2);
     coordinator.pause_run(at(2), TENANT, RUN, op(2)).unwrap();
     assert!(matches!(claim(&mut coordinator, 2, 1), Err(ClaimError::RunPaused(_))));
@@ -174,7 +174,7 @@ fn nothing_is_claimed_from_a_run_that_is_paused_or_over() {
 }
 
 #[test]
-fn a_tenant_sees_nothing_of_anothers() {
+fn other_tenants_state_is_invisible() {
     let mut coordinator = coordinator(small(), 2);
     let lease = acquire(&mut coordinator, 1, 0);
     let cursor = CursorUpdate::at(b"aa");
@@ -188,7 +188,7 @@ fn a_tenant_sees_nothing_of_anothers() {
 }
 
 #[test]
-fn a_whole_run_from_registration_to_the_end() {
+fn run_from_registration_to_completion() {
     let mut coordinator = coordinator(small(), 2);
     coordinator.collect_events();
     let unfinished = coordinator.complete_run(at(2), TENANT, RUN, op(9));
@@ -215,7 +215,9 @@ fn splits_add_shards_that_can_be_claimed() {
     let spec = ShardSpecRef::new(b"a", b"b", b"");
     let residual = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     let outcome = coordinator.split_residual(at(2), TENANT, &lease, &residual, op(2)).unwrap();
-    let IdempotentOutcome::Executed(result) = outcome else { panic!("it was never done") };
+    let IdempotentOutcome::Executed(result) = outcome else {
+        panic!("a replay of a new operation")
+    };
     let again = coordinator.split_residual(at(2), TENANT, &lease, &residual, op(2)).unwrap();
     assert_eq!(again, IdempotentOutcome::Replayed(result));
     assert_eq!(claim(&mut coordinator, 2, 2), Ok(result.residual));
@@ -234,7 +236,7 @@ fn splits_add_shards_that_can_be_claimed() {
     assert_eq!(bounds, expected);
     let available = ShardFilter::available();
     coordinator.list_shards_into(at(3), TENANT, RUN, available, &mut tiles).unwrap();
-    assert_eq!(tiles.len(), 3, "somebody holds the residual");
+    assert_eq!(tiles.len(), 3, "the residual is held");
     let roots = ShardFilter { root_only: true, ..ShardFilter::all() };
     coordinator.list_shards_into(at(3), TENANT, RUN, roots, &mut tiles).unwrap();
     assert_eq!(tiles.len(), 1);
@@ -264,7 +266,7 @@ fn shard_limits_hold_for_registration_and_for_splits() {
 }
 
 #[test]
-fn there_are_no_more_runs_than_there_may_be() {
+fn run_limit_holds() {
     let config = CoordinatorRuntimeConfig { max_total_runs: 2, ..small() };
     let mut coordinator = coordinator(config, 1);
     let (second, third) = (RunId::from_raw(8), RunId::from_raw(9));
@@ -288,7 +290,7 @@ fn there_are_no_more_runs_than_there_may_be() {
         assert!(coordinator.get_run(tenant, third).is_err(), "no run is left behind");
     }
     assert!(coordinator.take_events().is_empty());
-    // What is there is found as before, and can still be started.
+    // Existing runs are found as before and can still be started.
     let again = coordinator.create_run(at(4), STRANGER, second, self::config());
     assert!(matches!(again, Err(CreateRunError::RunAlreadyExists(_))), "{again:?}");
     let bounds = letters(1);
@@ -299,7 +301,7 @@ fn there_are_no_more_runs_than_there_may_be() {
 }
 
 #[test]
-fn a_full_slab_refuses_and_changes_nothing() {
+fn full_slab_refuses_and_changes_nothing() {
     let config = CoordinatorRuntimeConfig { slab_capacity: 20, ..small() };
     let mut coordinator = coordinator(config, 2);
     let lease = acquire(&mut coordinator, 1, 0);
@@ -331,7 +333,7 @@ fn a_full_slab_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn a_full_slab_takes_a_cursor_that_fits_the_place_of_the_old_one() {
+fn full_slab_accepts_a_cursor_that_fits_in_place() {
     let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 4, ..small() };
     let mut coordinator = coordinator(config, 1);
     let lease = acquire(&mut coordinator, 1, 0);
@@ -359,7 +361,7 @@ fn a_full_slab_takes_a_cursor_that_fits_the_place_of_the_old_one() {
 }
 
 #[test]
-fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
+fn full_slab_accepts_a_range_that_fits_in_place() {
     let spec = ShardSpecRef::new(b"aa", b"ba", b"");
     let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     let input = InitialShardInput { shard: ShardId::SINGLE, spec, cursor: CursorUpdate::initial() };
@@ -379,7 +381,7 @@ fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
 }
 
 #[test]
-fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
+fn park_details_and_spawned_shards_count_as_bytes() {
     let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 8, ..small() };
     let mut coordinator = coordinator(config, 1);
     let lease = acquire(&mut coordinator, 1, 0);
@@ -396,18 +398,18 @@ fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
     let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     let split = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(3));
     let full = SlabFull::Bytes { requested: 16, free: 8, capacity: 10 };
-    assert_eq!(split, Err(full.into()), "the parent could not remember the new one");
+    assert_eq!(split, Err(full.into()), "the parent has no room for the id");
     assert_eq!((coordinator.bytes_used(), coordinator.shard_count()), (2, 1));
 
     park(&mut coordinator, b"8 bytes!", 4).unwrap();
     assert_eq!(coordinator.bytes_used(), 10);
-    assert!(park(&mut coordinator, b"8 bytes!", 4).unwrap().is_replay(), "though all is used up");
+    assert!(park(&mut coordinator, b"8 bytes!", 4).unwrap().is_replay(), "even without free bytes");
     coordinator.unpark_shard(at(3), TENANT, key(0), op(5)).unwrap();
     assert_eq!(coordinator.bytes_used(), 2);
 }
 
 #[test]
-fn a_split_that_is_refused_for_its_last_child_gives_back_all_room() {
+fn refused_split_frees_all_reserved_bytes() {
     let (spec, middle) = (ShardSpecRef::new(b"a", b"b", b""), [b'a'; 10]);
     let plan = plan_split_replace(spec, CursorUpdate::initial(), &[&middle]).unwrap();
     // Room for the ids of both children and for the range of the first.
@@ -423,7 +425,7 @@ fn a_split_that_is_refused_for_its_last_child_gives_back_all_room() {
 }
 
 #[test]
-fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
+fn split_with_a_used_derived_id_changes_nothing() {
     let mut coordinator = coordinator(small(), 1);
     let lease = acquire(&mut coordinator, 1, 0);
     let taken = derive_split_shard_id(lease.key(), op(2), DerivedShardKind::Residual, 0);
@@ -447,7 +449,7 @@ fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
 
 #[test]
 #[should_panic(expected = "a cursor stands in its shard's range")]
-fn a_new_shard_that_breaks_an_invariant_is_not_stored() {
+fn new_shard_that_breaks_an_invariant_panics() {
     let mut room = ByteBudget::try_new(2, 100).unwrap();
     let head = ShardHead::new(TENANT, key(0), None, CursorSemantics::Completed);
     let (spec, outside) = (ShardSpecRef::new(b"a", b"b", b""), CursorUpdate::at(b"b"));
@@ -456,7 +458,7 @@ fn a_new_shard_that_breaks_an_invariant_is_not_stored() {
 
 #[test]
 #[should_panic(expected = "a shard has a parent just when its id is a derived one")]
-fn a_new_shard_with_the_id_of_a_child_has_a_parent() {
+fn new_shard_with_a_derived_id_needs_a_parent() {
     let mut room = ByteBudget::try_new(2, 100).unwrap();
     let child = ShardKey::new(RUN, ShardId::from_raw(0).into_derived());
     let head = ShardHead::new(TENANT, child, None, CursorSemantics::Completed);
@@ -465,13 +467,13 @@ fn a_new_shard_with_the_id_of_a_child_has_a_parent() {
 }
 
 #[test]
-fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
+fn split_request_is_answered_by_split_or_decline() {
     let mut coordinator = coordinator(small(), 2);
     let lease = acquire(&mut coordinator, 1, 0);
     let ask = |coordinator: &mut InMemoryCoordinator, now, shard, id| {
         coordinator.request_split(at(now), TENANT, key(shard), worker(id), at(now + 50))
     };
-    assert!(ask(&mut coordinator, 2, 1, 5).is_err(), "nobody holds it");
+    assert!(ask(&mut coordinator, 2, 1, 5).is_err(), "the shard has no holder");
     ask(&mut coordinator, 2, 0, 5).unwrap();
     assert!(ask(&mut coordinator, 3, 0, 6).is_err(), "one request per shard");
     let notice = coordinator.renew(at(3), TENANT, &lease).unwrap().notice.unwrap();
@@ -480,7 +482,7 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     let notice = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
     assert_eq!(notice.into_inner().unwrap().split_request.unwrap().asked_at, at(2));
     let replayed = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
-    assert_eq!(replayed, IdempotentOutcome::Replayed(None), "with a replay nothing is told");
+    assert_eq!(replayed, IdempotentOutcome::Replayed(None), "a replay carries no notice");
 
     coordinator.decline_split(at(5), TENANT, &lease, at(20)).unwrap();
     let asked = |coordinator: &mut InMemoryCoordinator, now, lease: &Lease| {
@@ -503,7 +505,7 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
 }
 
 #[test]
-fn the_watermark_stays_where_it_was_when_a_split_repeats_work() {
+fn watermark_stays_when_a_split_repeats_work() {
     let mut coordinator = coordinator(small(), 1);
     let lease = acquire(&mut coordinator, 1, 0);
     coordinator.checkpoint(at(2), TENANT, &lease, CursorUpdate::at(b"ak"), op(2)).unwrap();
@@ -518,7 +520,7 @@ fn the_watermark_stays_where_it_was_when_a_split_repeats_work() {
 }
 
 #[test]
-fn an_asker_whose_request_expired_still_has_one_open_request_at_most() {
+fn requester_has_at_most_one_open_request() {
     let mut coordinator = coordinator(small(), 3);
     for shard in 0..3 {
         acquire(&mut coordinator, 1, shard);
@@ -529,11 +531,11 @@ fn an_asker_whose_request_expired_still_has_one_open_request_at_most() {
     ask(&mut coordinator, 20, 0, 2, 30).unwrap();
     ask(&mut coordinator, 30, 1, 2, 99).unwrap();
     ask(&mut coordinator, 31, 0, 3, 99).unwrap();
-    assert!(ask(&mut coordinator, 32, 2, 2, 99).is_err(), "it waits for shard 1");
+    assert!(ask(&mut coordinator, 32, 2, 2, 99).is_err(), "its request is for shard 1");
 }
 
 #[test]
-fn a_request_that_expired_is_not_opened_again_by_a_clock_that_is_set_back() {
+fn clock_set_back_does_not_reopen_a_request() {
     let mut coordinator = coordinator(small(), 3);
     let first = acquire(&mut coordinator, 1, 0);
     acquire(&mut coordinator, 1, 1);
@@ -543,12 +545,12 @@ fn a_request_that_expired_is_not_opened_again_by_a_clock_that_is_set_back() {
     ask(&mut coordinator, 20, 0).unwrap();
     ask(&mut coordinator, 30, 1).unwrap();
     let notice = coordinator.renew(at(25), TENANT, &first).unwrap().notice.unwrap();
-    assert_eq!(notice.split_request, None, "it waits for shard 1");
+    assert_eq!(notice.split_request, None, "its request is for shard 1");
     ask(&mut coordinator, 26, 1).unwrap();
 }
 
 #[test]
-fn a_new_holder_hears_nothing_of_what_the_last_one_was_asked() {
+fn new_holder_has_no_split_request() {
     let mut coordinator = coordinator(small(), 1);
     let first = acquire(&mut coordinator, 1, 0);
     coordinator.request_split(at(2), TENANT, key(0), worker(5), at(900)).unwrap();
@@ -562,7 +564,7 @@ fn a_new_holder_hears_nothing_of_what_the_last_one_was_asked() {
 }
 
 #[test]
-fn a_worker_that_gets_a_shard_does_not_wait_any_more() {
+fn granted_worker_stops_waiting() {
     let mut coordinator = coordinator(small(), 1);
     let lease = acquire(&mut coordinator, 1, 0);
     assert!(claim(&mut coordinator, 50, 5).is_err());
@@ -574,7 +576,7 @@ fn a_worker_that_gets_a_shard_does_not_wait_any_more() {
 }
 
 #[test]
-fn events_of_several_tenants_are_kept_side_by_side() {
+fn events_of_several_tenants_are_collected() {
     let mut coordinator = InMemoryCoordinator::try_new(small()).unwrap();
     coordinator.collect_events();
     for tenant in [TENANT, STRANGER] {

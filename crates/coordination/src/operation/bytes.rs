@@ -1,11 +1,11 @@
 use shardwright_contracts::{CursorInput, ShardInput, SpecInput, SplitPart};
 
-/// A field of a request that holds bytes of type `B`, and can hold bytes of type `C` instead.
+/// A field of a request with bytes of type `B`, which can be converted to bytes of type `C`.
 pub(super) trait ByteField<B, C> {
-    /// The field with the other bytes.
+    /// The converted field.
     type Changed;
 
-    /// Makes each of the other bytes from one of these.
+    /// Converts each of its bytes.
     fn change<'b>(&'b self, change: &mut impl FnMut(&'b B) -> C) -> Self::Changed
     where
         B: 'b;

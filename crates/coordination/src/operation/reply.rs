@@ -12,14 +12,14 @@ use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
 use crate::summary::ShardSummary;
 use crate::traits::ClaimHint;
 
-/// What a backend returns to a request that it did not refuse: one variant per shape.
+/// The answer to an accepted request: one variant per shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A shard was acquired or claimed.
     Granted(Box<RestoredShardState>),
     /// A lease was extended.
     Renewed(RenewResult),
-    /// A cursor was advanced; a first execution may carry a notice.
+    /// A cursor was advanced. A first execution may carry a notice.
     Noticed(IdempotentOutcome<Option<HolderNotice>>),
     /// An operation with an id took effect.
     Applied(IdempotentOutcome<()>),
@@ -31,17 +31,17 @@ pub enum Reply {
     Done,
     /// A run's record.
     Run(Box<RunRecord>),
-    /// How far a run is.
+    /// The progress of a run.
     Progress(RunProgress),
     /// A list of shards.
     Shards(Vec<ShardSummary>),
-    /// Shards to try, and when the first lease ends.
+    /// Shards to try, and the end of the first lease.
     Candidates(Vec<ShardId>, ClaimHint),
     /// The run to which a name points, if any.
     Found(Option<RunId>),
     /// The run to which a name points now.
     Named(RunId),
-    /// What a run is for, if it has a name.
+    /// The label of a run, if it has a name.
     Label(Option<RunLabel>),
     /// The named runs.
     Labels(Vec<(RunId, RunLabel)>),
@@ -49,11 +49,11 @@ pub enum Reply {
     Estimates(Vec<HeldEstimate>),
 }
 
-/// What a backend answers to a request.
+/// The answer of a backend: a reply or an error.
 pub type Answer = Result<Reply, CoordError>;
 
 impl Reply {
-    /// Whether the operation had taken effect before, so that nothing changed now.
+    /// Whether the operation had taken effect before and nothing changed.
     #[must_use]
     pub const fn is_replay(&self) -> bool {
         match self {
@@ -77,12 +77,12 @@ impl Reply {
     }
 }
 
-/// Turns what a typed operation gave into an answer.
+/// Widens the result of a typed operation to an answer.
 pub fn widen<T: Into<Reply>, E: Into<CoordError>>(result: Result<T, E>) -> Answer {
     result.map(Into::into).map_err(Into::into)
 }
 
-/// Turns an answer into what the typed operation gives. A reply or an error of another operation
+/// Narrows an answer to the result of a typed operation. A reply or an error of another operation
 /// becomes [`InfraError::Corrupt`].
 pub fn narrow<B, O: Operation<B>>(answer: Answer) -> Result<O::Output, O::Error> {
     match answer {

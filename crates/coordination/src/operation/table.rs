@@ -26,8 +26,7 @@ use crate::traits::{ClaimHint, CreateRunWithShardsError};
 
 /// Declares a struct and an [`Operation`] per row, and [`Request`] with a variant per row.
 ///
-/// A row is a name, the name of the seed, its fields, the fields that hold bytes, and what it
-/// answers.
+/// A row has a name, the seed's name, the fields, the byte fields, the output and the error.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
@@ -56,7 +55,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Bytes show as their lengths.
+            /// Bytes are shown as their lengths.
             impl$(<$bytes: AsRef<[u8]>>)? fmt::Debug for $name$(<$bytes>)? {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     let mut shown = f.debug_struct(stringify!($name));
@@ -116,7 +115,7 @@ impl<B: AsRef<[u8]>> Request<B> {
         self.map(AsRef::as_ref)
     }
 
-    /// The same request with bytes of its own.
+    /// The same request with its own bytes.
     #[must_use]
     pub fn to_owned(&self) -> Request<Vec<u8>> {
         self.map(|bytes| bytes.as_ref().to_vec())
@@ -173,7 +172,7 @@ operations! {
         detail: B,
     } -> IdempotentOutcome<()>, ParkError;
 
-    /// Give a lease back.
+    /// Release a lease.
     Release "release" {
         /// The lease.
         lease: Lease,
@@ -192,7 +191,7 @@ operations! {
         parts: Vec<SplitPart<B>>,
     } -> IdempotentOutcome<SplitReplaceResult>, SplitReplaceError;
 
-    /// Give the right part of a shard to a new one.
+    /// Split the right part of a shard off as a new shard.
     SplitResidual<B> "split_residual" {
         /// The right to change the shard.
         lease: Lease,
@@ -209,13 +208,13 @@ operations! {
     RequestSplit "request_split" {
         /// The shard.
         key: ShardKey,
-        /// The worker that wants a part.
+        /// The worker that requests a part.
         requester: WorkerId,
         /// How long the request stays open, in milliseconds.
         patience_ms: u64,
     } -> (), SplitRequestError;
 
-    /// Refuse to split, for a while.
+    /// Decline split requests for a while.
     DeclineSplit "decline_split" {
         /// The right to change the shard.
         lease: Lease,
@@ -227,7 +226,7 @@ operations! {
     CreateRun "create_run" {
         /// Its id.
         run: RunId,
-        /// How its shards are worked on.
+        /// Its configuration.
         config: RunConfig,
     } -> (), CreateRunError;
 
@@ -246,7 +245,7 @@ operations! {
     CreateRunWithShards<B> "create_run_with_shards" {
         /// The run.
         run: RunId,
-        /// How its shards are worked on.
+        /// Its configuration.
         config: RunConfig,
         /// The operation id.
         op: OpId,
@@ -271,7 +270,7 @@ operations! {
     ListShards "list_shards" {
         /// The run.
         run: RunId,
-        /// Which shards to list.
+        /// The filter.
         filter: ShardFilter,
     } -> Vec<ShardSummary>, RunQueryError;
 
@@ -279,7 +278,7 @@ operations! {
     ChangeRun "change_run" {
         /// The run.
         run: RunId,
-        /// What to do with it.
+        /// The transition.
         change: RunTransition,
         /// The operation id.
         op: OpId,
@@ -299,7 +298,7 @@ operations! {
         run: RunId,
         /// The worker. Different workers get different orders.
         worker: WorkerId,
-        /// Most shards to list.
+        /// Maximum number of shards.
         limit: usize,
     } -> (Vec<ShardId>, ClaimHint), RunQueryError;
 
@@ -326,11 +325,11 @@ operations! {
         /// The run to which the name points until then.
         instead_of: Option<RunId>,
     } bytes {
-        /// What the run is for.
+        /// The description of the run.
         description: B,
     } -> RunId, NameRunError;
 
-    /// Read what a named run is for.
+    /// Read the label of a named run.
     LabelOf "label_of" {
         /// The run.
         run: RunId,

@@ -93,7 +93,7 @@ where
 }
 
 #[test]
-fn every_variant_of_every_error_makes_the_round_trip() {
+fn every_error_variant_makes_the_round_trip() {
     check_round_trip::<AcquireError>();
     check_round_trip::<RenewError>();
     check_round_trip::<CheckpointError>();
@@ -138,9 +138,9 @@ fn every_refusal_belongs_to_an_operation() {
     assert!(unlisted.is_empty(), "samples::all() lacks {unlisted:?}");
 }
 
-/// A failure below has no place of its own in an error of two operations.
+/// An error of two operations has one variant for an infrastructure error.
 #[test]
-fn a_failure_below_a_creation_is_one_of_the_registration() {
+fn infrastructure_error_of_a_creation_is_one_of_the_registration() {
     let failed = InfraError::Corrupt { operation: "create", message: "torn".into() };
     let created = CreateRunWithShardsError::Create(failed.clone().into());
     let narrowed = CreateRunWithShardsError::try_from(CoordError::from(created));
@@ -148,14 +148,14 @@ fn a_failure_below_a_creation_is_one_of_the_registration() {
 }
 
 #[test]
-fn the_table_has_26_operations_with_names_of_their_own() {
+fn table_has_26_operations_with_unique_names() {
     let names: Vec<&str> = requests().iter().map(Request::name).collect();
     assert_eq!(names, Request::<Vec<u8>>::NAMES);
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 26);
 }
 
 #[test]
-fn a_request_is_the_same_borrowed_and_owned() {
+fn borrowed_and_owned_requests_are_equal() {
     for request in requests() {
         assert_eq!(request.as_ref().to_owned(), request, "{}", request.name());
         assert_eq!(request.as_ref().as_ref(), request.as_ref(), "{}", request.name());
@@ -163,7 +163,7 @@ fn a_request_is_the_same_borrowed_and_owned() {
 }
 
 #[test]
-fn no_byte_of_a_request_shows() {
+fn debug_output_of_a_request_shows_no_bytes() {
     for request in requests() {
         let text = format!("{request:?} {request:#?}");
         let shows = text.contains("secret") || text.contains("115, 101");
@@ -179,7 +179,7 @@ fn has_bytes(request: &Request<Vec<u8>>) -> bool {
 }
 
 #[test]
-fn a_request_tells_what_it_is_about() {
+fn request_returns_its_run_shard_lease_and_op_id() {
     for request in requests() {
         let about = (request.run(), request.op_id(), request.is_query());
         let expected = match request.name() {
@@ -246,7 +246,7 @@ fn every_output_makes_the_round_trip() {
 }
 
 #[test]
-fn the_answer_of_another_operation_is_corrupt() {
+fn answer_of_another_operation_is_corrupt() {
     let narrowed = narrow::<Vec<u8>, Checkpoint<Vec<u8>>>(Ok(Reply::Done));
     let Err(CheckpointError::BackendError(InfraError::Corrupt { operation, .. })) = narrowed else {
         panic!("{narrowed:?}");

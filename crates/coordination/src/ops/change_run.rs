@@ -15,20 +15,20 @@ use crate::status::RunStatus;
 /// A change of a run as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunChange<'a> {
-    /// End it as done. Needs every shard to be done or split.
+    /// End it as done. Every shard must be done or split.
     Complete(&'a RunProgress),
     /// End it as failed.
     Fail,
     /// End it as cancelled, even before it has shards.
     Cancel,
-    /// Hand out nothing new for the time being.
+    /// Stop granting shards.
     Pause,
-    /// Hand out shards again.
+    /// Grant shards again.
     Resume,
 }
 
 impl<'a> RunChange<'a> {
-    /// The change that a request names, with what it has to know of the run's shards.
+    /// The requested transition, with the run's progress if it needs it.
     #[must_use]
     pub const fn of(transition: RunTransition, progress: &'a RunProgress) -> Self {
         match transition {
@@ -64,8 +64,7 @@ impl<'a> RunChange<'a> {
 /// Ends, pauses or resumes a run. Emits `RunCompleted`, `RunFailed`, `RunCancelled`, `RunPaused`
 /// or `RunResumed`.
 ///
-/// Pausing a paused run and resuming one that is not are fine; they change nothing but the op log
-/// and are no event.
+/// Pausing a paused run and resuming an active one change only the op log and emit no event.
 pub fn change_run(
     call: &RunCall,
     record: &mut RunRecord,
@@ -115,7 +114,7 @@ fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTran
     Ok(())
 }
 
-/// An operator's clock may have been set back; the record's times still make sense.
+/// The end is never before the creation, even if the operator's clock was set back.
 fn end(record: &mut RunRecord, status: RunStatus, now: LogicalTime) {
     record.status = status;
     record.paused = false;

@@ -12,23 +12,23 @@ use crate::record::{ShardState, Spawned};
 use crate::split_execution::{DerivedShardKind, derive_split_shard_id, spawned_by};
 use crate::status::ShardStatus;
 
-/// The children that took a shard's place, in key order.
+/// The children that replaced a shard, in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitReplaceResult {
     /// Their ids.
     pub children: Vec<ShardId>,
 }
 
-/// How far a split has come.
+/// The state of a split after its checks.
 #[derive(Debug)]
 pub enum ReplaceStep<'a> {
-    /// It was done before; nothing is left to do.
+    /// It was executed before. Nothing is left to do.
     Replayed(SplitReplaceResult),
-    /// It can be done: make room for the children, then apply it.
+    /// It can be executed: make room for the children, then apply it.
     Ready(ReplacePending<'a>),
 }
 
-/// A split that passed every check of the parent's and waits for room for the children.
+/// A split that passed every check on the parent and waits for room for its children.
 #[derive(Debug)]
 pub struct ReplacePending<'a> {
     children: Vec<NewShard<'a>>,
@@ -52,7 +52,7 @@ pub fn split_replace<'a, const LOG: usize>(
             if children.len() < 2 {
                 return Err(InfraError::Corrupt {
                     operation: "split_replace.replay",
-                    message: "the op log remembers a split that spawned fewer than two".into(),
+                    message: "the op log records a split that spawned fewer than two shards".into(),
                 }
                 .into());
             }

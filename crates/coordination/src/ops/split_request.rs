@@ -23,8 +23,8 @@ pub struct SplitRequestSlot {
 }
 
 impl SplitRequestSlot {
-    /// The slot without its open request, because the holder has split or the requester has turned
-    /// to another holder. The time before which requests are refused stands.
+    /// The slot without its open request: the holder has split, or the requester has sent a request
+    /// to another holder. `not_before` stays.
     #[must_use]
     pub const fn answered(self) -> Self {
         Self { open: None, not_before: self.not_before }
@@ -94,7 +94,7 @@ pub fn request_split<const LOG: usize>(
     Ok(())
 }
 
-/// Declines the open request, and others until the pause is over. Emits `SplitDeclined`.
+/// Declines the open request, and further ones for `pause_ms`. Emits `SplitDeclined`.
 pub fn decline_split<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,

@@ -20,16 +20,16 @@ pub struct SplitResidualResult {
     pub residual: ShardId,
 }
 
-/// How far a split has come.
+/// The state of a split after its checks.
 #[derive(Debug)]
 pub enum ResidualStep<'a> {
-    /// It was done before; nothing is left to do.
+    /// It was executed before. Nothing is left to do.
     Replayed(SplitResidualResult),
-    /// It can be done: make room for the new shard, then apply it.
+    /// It can be executed: make room for the new shard, then apply it.
     Ready(ResidualPending<'a>),
 }
 
-/// A split that passed every check of the parent's and waits for room for the new shard.
+/// A split that passed every check on the parent and waits for room for the new shard.
 #[derive(Debug)]
 pub struct ResidualPending<'a> {
     narrowed: ShardSpecRef<'a>,
@@ -37,10 +37,10 @@ pub struct ResidualPending<'a> {
     attempt: OpAttempt,
 }
 
-/// Checks whether the right part of a shard can be given to a new one by `plan`.
+/// Checks whether `plan` may move the right part of a shard to a new one.
 ///
-/// The parent goes on and its op log forgets in time. So a retry is also told by the ids of the
-/// shards that the parent spawned, each of which remembers the plan that made it.
+/// The parent stays active, so its op log evicts the split in time. A retry is therefore also
+/// recognised by the spawned shards, each of which has the fingerprint of its plan.
 pub fn split_residual<'a, const LOG: usize>(
     context: &Context<'_>,
     shard: &impl ShardState<LOG>,
@@ -64,7 +64,7 @@ pub fn split_residual<'a, const LOG: usize>(
     if admission == Admission::Replay {
         let residual = done_before().map(|spawned| spawned.shard).ok_or(InfraError::Corrupt {
             operation: "split_residual.replay",
-            message: "the op log remembers a split that spawned nothing".into(),
+            message: "the op log records a split that spawned no shard".into(),
         })?;
         return Ok(ResidualStep::Replayed(SplitResidualResult { residual }));
     }

@@ -12,7 +12,7 @@ use crate::payload;
 use crate::record::{RunConfig, RunRecord};
 use crate::status::RunStatus;
 
-/// Makes a run that waits for its shards, unless there is one of that id. Emits `RunCreated`.
+/// Creates a run that waits for its shards, unless the id is in use. Emits `RunCreated`.
 pub fn create_run(
     call: &RunCall,
     run: RunId,
@@ -43,8 +43,8 @@ pub fn create_run(
     Ok(record)
 }
 
-/// The run to create before shards are registered with it, or none if one with the same
-/// configuration exists. Emits what [`create_run`] does.
+/// Creates the run for a registration, or returns `None` if it exists with the same configuration.
+/// Emits `RunCreated`.
 pub fn adopt_run(
     call: &RunCall,
     run: RunId,
@@ -59,12 +59,12 @@ pub fn adopt_run(
     }
 }
 
-/// How far a registration has come.
+/// The state of a registration after its checks.
 #[derive(Debug)]
 pub enum RegisterStep {
-    /// It was done before; nothing is left to do.
+    /// It was executed before. Nothing is left to do.
     Replayed,
-    /// It can be done: make room for the shards, insert them, then apply it.
+    /// It can be executed: make room for the shards, insert them, then apply it.
     Ready(RegisterPending),
 }
 
@@ -97,19 +97,19 @@ pub fn register_shards(
 }
 
 impl RegisterPending {
-    /// The operation, by which a registration in several steps knows its own traces.
+    /// The operation. A registration in several steps recognises its own records by it.
     #[must_use]
     pub const fn attempt(&self) -> OpAttempt {
         self.attempt
     }
 
-    /// How many shards there are to insert.
+    /// The number of shards to insert.
     #[must_use]
     pub fn shard_count(&self) -> usize {
         self.root_shards.len()
     }
 
-    /// Starts the run, now that its shards are there. Emits `RunActivated`.
+    /// Starts the run after its shards were inserted. Emits `RunActivated`.
     pub fn apply(self, call: &RunCall, record: &mut RunRecord, events: &mut EventCollector) {
         let shard_count = self.root_shards.len() as u32;
         record.status = RunStatus::Active;

@@ -1,4 +1,4 @@
-//! Each operation by itself: what it changes, what it refuses, and that a refusal changes nothing.
+//! Each operation alone: its changes, its refusals, and that a refusal changes nothing.
 
 use shardwright_contracts::{
     Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -73,18 +73,18 @@ impl World {
         self.shard.head()
     }
 
-    /// Calls an operation; if it is refused, sees that nothing changed and nothing was told.
+    /// Calls an operation. Checks that a refusal changed nothing and emitted no event.
     fn call<T, E: Into<CoordError>>(
         &mut self,
         operation: impl FnOnce(&Context<'_>, &mut ShardRecord, &mut EventCollector) -> Result<T, E>,
     ) -> Result<T, CoordError> {
-        let (before, told) = (self.shard.clone(), self.events.len());
+        let (before, emitted) = (self.shard.clone(), self.events.len());
         let context =
             Context { holder: self.liveness, ..Context::new(self.now, self.tenant, &self.run) };
         let result = operation(&context, &mut self.shard, &mut self.events).map_err(Into::into);
         if result.is_err() {
             assert_eq!(self.shard, before, "a refusal changed the record");
-            assert_eq!(self.events.len(), told, "a refusal was told as an event");
+            assert_eq!(self.events.len(), emitted, "a refusal emitted an event");
         }
         self.shard.check_invariants().unwrap();
         result

@@ -7,25 +7,25 @@ use super::{InvariantViolation, ensure};
 use crate::op_log::RunOpLog;
 use crate::status::RunStatus;
 
-/// How a run's shards are to be worked on. Fixed when the run is created.
+/// The configuration of a run. Fixed when the run is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunConfig {
     /// When a key counts as processed.
     pub cursor_semantics: CursorSemantics,
     /// How long a lease lasts, in milliseconds.
     pub lease_duration_ms: NonZeroU64,
-    /// After how many acquires in a row without progress a shard parks itself; never, if absent.
-    /// One whose answer was lost counts as well, so that less than 2 parks what nobody has tried.
+    /// A shard is parked after this many acquires in a row without progress. `None`: never. An
+    /// acquire whose answer was lost counts too, so a limit below 2 can park an untried shard.
     pub max_shard_retries: Option<NonZeroU32>,
 }
 
-/// Why numbers do not make a configuration.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunConfigError {
-    /// Leases would be over as soon as they are granted.
+    /// Leases would expire as soon as they are granted.
     #[error("a lease must last at least a millisecond")]
     ZeroLeaseDuration,
-    /// Every shard would park itself before anybody has tried it.
+    /// Every shard would be parked before its first attempt.
     #[error("a shard must be tried at least once")]
     ZeroRetries,
 }
@@ -46,50 +46,50 @@ impl RunConfig {
         Ok(Self { cursor_semantics, lease_duration_ms, max_shard_retries })
     }
 
-    /// When a lease ends that is granted or renewed at `now`.
+    /// The deadline of a lease that is granted or renewed at `now`.
     #[must_use]
-    pub const fn lease_until(&self, now: LogicalTime) -> LogicalTime {
+    pub(crate) const fn lease_until(&self, now: LogicalTime) -> LogicalTime {
         now.saturating_add(self.lease_duration_ms.get())
     }
 
-    /// Until when a worker that found nothing at `now` counts as waiting: by then every lease that
-    /// kept the shards from it has been renewed or is over, so it has had cause to ask again.
+    /// The end of the time for which a worker with a refused claim at `now` counts as waiting. By
+    /// then every blocking lease was renewed or has expired, so a worker that still wants a shard
+    /// has claimed again.
     #[must_use]
     pub const fn waiting_until(&self, now: LogicalTime) -> LogicalTime {
         now.saturating_add(self.lease_duration_ms.get())
     }
 }
 
-/// What operations on a run's shards need to know of the run.
+/// The part of a run that operations on its shards need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunState {
     /// The run.
     pub run: RunId,
-    /// Where it is in its life.
+    /// Its status.
     pub status: RunStatus,
-    /// Whether nothing new is handed out.
+    /// Whether no shard is granted.
     pub paused: bool,
-    /// How its shards are to be worked on.
+    /// Its configuration.
     pub config: RunConfig,
-    /// Fences below this one are stale, whatever a record says: a restored backup raises it.
+    /// Fences below this one are stale, even if a record holds them. Restoring a backup raises it.
     pub fence_floor: FenceEpoch,
 }
 
 /// A run as it is stored.
-///
-/// The fields are public so that a codec can take a record apart and put it together. Whoever
-/// puts one together checks it with [`RunRecord::check_invariants`].
+/// The fields are public for codecs. A codec that builds a record checks it with
+/// [`RunRecord::check_invariants`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RunRecord {
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: TenantId,
     /// Its id.
     pub run: RunId,
-    /// How its shards are to be worked on.
+    /// Its configuration.
     pub config: RunConfig,
-    /// Where it is in its life.
+    /// Its status.
     pub status: RunStatus,
-    /// Whether nothing new is handed out.
+    /// Whether no shard is granted.
     pub paused: bool,
     /// When it was created.
     pub created_at: LogicalTime,
@@ -97,12 +97,12 @@ pub struct RunRecord {
     pub completed_at: Option<LogicalTime>,
     /// The shards of its manifest, in ascending order.
     pub root_shards: Vec<ShardId>,
-    /// What was done to it lately.
+    /// The last operations on it.
     pub op_log: RunOpLog,
 }
 
 impl RunRecord {
-    /// What operations on the run's shards need to know of it.
+    /// The part that operations on the run's shards need.
     #[must_use]
     pub const fn state(&self, fence_floor: FenceEpoch) -> RunState {
         RunState {
@@ -114,7 +114,7 @@ impl RunRecord {
         }
     }
 
-    /// Checks everything that is always true of a run.
+    /// Checks all invariants of a run.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         ensure(
             self.completed_at.is_some() == self.status.is_terminal(),

@@ -11,12 +11,12 @@ use crate::lease::LeaseHolder;
 use crate::op_log::OpLog;
 use crate::status::{ParkReason, ShardStatus};
 
-/// Why a shard is parked, with an explanation for people.
+/// Why a shard is parked, with a detail for the operator.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Park {
     /// The reason.
     pub reason: ParkReason,
-    /// The explanation; may quote the user's data, so it is not printed.
+    /// The detail. It may quote the user's data, so it is not printed.
     pub detail: Box<[u8]>,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Debug for Park {
 
 /// A shard that a split made, and the fingerprint of the plan that did.
 ///
-/// The fingerprint outlives the op log, so that a late retry of a residual split is told from a
-/// different request with the same id.
+/// The fingerprint outlives the op log. It distinguishes a late retry of a residual split from
+/// another request with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spawned {
     /// The new shard.
@@ -41,7 +41,7 @@ pub struct Spawned {
     pub payload_hash: u64,
 }
 
-/// Without the fingerprint, as everywhere.
+/// The fingerprint stays out of logs.
 impl fmt::Debug for Spawned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Spawned").field("shard", &self.shard).finish_non_exhaustive()
@@ -50,29 +50,29 @@ impl fmt::Debug for Spawned {
 
 /// Everything about a shard except its key bytes.
 ///
-/// The fields are public so that a codec can take a record apart and put it together. Whoever
-/// puts one together checks it with [`ShardHead::check_invariants`].
+/// The fields are public for codecs. A codec that builds a record checks it with
+/// [`ShardHead::check_invariants`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShardHead<const LOG: usize = OP_LOG_CAPACITY> {
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: TenantId,
     /// Its run and its id.
     pub key: ShardKey,
-    /// Where it is in its life.
+    /// Its status.
     pub status: ShardStatus,
     /// Why it is parked, if it is.
     pub park: Option<Park>,
     /// The fence of its last owner, or 1 if it never had one.
     pub fence: FenceEpoch,
-    /// Who holds it.
+    /// Its holder.
     pub lease: Option<LeaseHolder>,
-    /// Which shard it was split from.
+    /// The shard it was split from.
     pub parent: Option<ShardId>,
-    /// Which shards were split from it, in the order in which they were.
+    /// The shards that were split from it, in order.
     pub spawned: Vec<Spawned>,
     /// When a key of it counts as processed.
     pub cursor_semantics: CursorSemantics,
-    /// What was done to it lately.
+    /// The last operations on it.
     pub op_log: OpLog<LOG>,
     /// How often it was acquired.
     pub acquire_count: u32,
@@ -81,7 +81,7 @@ pub struct ShardHead<const LOG: usize = OP_LOG_CAPACITY> {
 }
 
 impl<const LOG: usize> ShardHead<LOG> {
-    /// A shard that nobody has touched.
+    /// A shard that was never acquired.
     #[must_use]
     pub fn new(
         tenant: TenantId,
@@ -105,21 +105,25 @@ impl<const LOG: usize> ShardHead<LOG> {
         }
     }
 
-    /// Who holds it, however long. A lease whose fence is below the floor is stale: it was granted
-    /// before a backup was restored, and nobody holds anything by it.
+    /// Its holder, expired or not. A lease with a fence below the floor is stale: it was granted
+    /// before a backup was restored, so it has no holder.
     #[must_use]
     pub fn holder(&self, fence_floor: FenceEpoch) -> Option<LeaseHolder> {
         self.lease.filter(|_| self.fence >= fence_floor)
     }
 
-    /// Who holds it at `now`.
+    /// Its holder at `now`.
     #[must_use]
-    pub fn holder_at(&self, now: LogicalTime, fence_floor: FenceEpoch) -> Option<LeaseHolder> {
+    pub(crate) fn holder_at(
+        &self,
+        now: LogicalTime,
+        fence_floor: FenceEpoch,
+    ) -> Option<LeaseHolder> {
         self.holder(fence_floor).filter(|holder| !holder.is_expired(now))
     }
 
-    /// Checks everything that is always true of a shard. That a lease has both an owner and a
-    /// deadline, and that a fence is at least 1, the types see to.
+    /// Checks all invariants of a shard. The types ensure that a lease has an owner and a deadline,
+    /// and that a fence is at least 1.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         let parked = self.status == ShardStatus::Parked;
         ensure(self.park.is_some() == parked, "a shard has a park reason just when it is parked")?;
@@ -155,31 +159,30 @@ impl<const LOG: usize> ShardHead<LOG> {
     }
 }
 
-/// What an operation sees of a shard, and changes in it.
+/// A shard as an operation reads and changes it.
 ///
-/// How bytes are kept is the backend's affair. Storing them may fail for want of room; then nothing
-/// has changed.
+/// The backend decides how to store bytes. If storing fails for lack of room, nothing has changed.
 pub trait ShardState<const LOG: usize = OP_LOG_CAPACITY> {
     /// Everything but the key bytes.
     fn head(&self) -> &ShardHead<LOG>;
-    /// Everything but the key bytes, to be changed.
+    /// Everything but the key bytes, mutable.
     fn head_mut(&mut self) -> &mut ShardHead<LOG>;
-    /// Range and metadata.
+    /// Its range and metadata.
     fn spec(&self) -> ShardSpecRef<'_>;
     /// How far it is processed.
     fn cursor(&self) -> CursorUpdate<'_>;
-    /// Replaces the cursor by one that has been checked.
+    /// Replaces the cursor by a checked one.
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull>;
-    /// Replaces range and metadata by ones that have been checked.
+    /// Replaces range and metadata by checked ones.
     fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull>;
 
-    /// Keeps why it is parked, which has been checked.
+    /// Sets the checked reason and detail of a park.
     fn set_park(&mut self, park: Park) -> Result<(), SlabFull> {
         self.head_mut().park = Some(park);
         Ok(())
     }
 
-    /// Forgets why it was parked.
+    /// Clears the reason and detail of a park.
     fn clear_park(&mut self) {
         self.head_mut().park = None;
     }
@@ -190,7 +193,7 @@ pub trait ShardState<const LOG: usize = OP_LOG_CAPACITY> {
 pub struct ShardRecord<const LOG: usize = OP_LOG_CAPACITY> {
     /// Everything but the key bytes.
     pub head: ShardHead<LOG>,
-    /// Range and metadata.
+    /// Its range and metadata.
     pub spec: ShardSpec,
     /// How far it is processed.
     pub cursor: Cursor,
@@ -209,14 +212,14 @@ impl<const LOG: usize> ShardRecord<LOG> {
         self.head.park.as_ref().map(|park| park.reason)
     }
 
-    /// Checks everything that is always true of a shard.
+    /// Checks all invariants of a shard.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         self.head.check_invariants()?;
         check_cursor(self.spec.as_spec_ref(), self.cursor.as_update())
     }
 }
 
-/// Checks what is always true of a shard's bytes.
+/// Checks that the cursor lies in the range.
 pub(crate) fn check_cursor(
     spec: ShardSpecRef<'_>,
     cursor: CursorUpdate<'_>,
@@ -252,34 +255,34 @@ impl<const LOG: usize> ShardState<LOG> for ShardRecord<LOG> {
     }
 }
 
-/// Operations check what they store; one that did not is a bug, and must not reach storage.
+/// Operations check what they store. An unchecked value is a bug and must not reach storage.
 #[expect(clippy::panic, reason = "only a bug in an operation can get here")]
 fn unchecked<T>(error: impl fmt::Display) -> T {
-    panic!("an operation stored what it had not checked: {error}")
+    panic!("an operation stored an unchecked value: {error}")
 }
 
-/// What a worker gets to see of a shard that it acquired. Who else held it, what was done to it
-/// and whose it is are left out.
+/// The part of a shard that its new owner sees. Earlier owners, the op log and the tenant are left
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardSnapshotView<'a> {
-    /// Where it is in its life.
+    /// Its status.
     pub status: ShardStatus,
-    /// Range and metadata.
+    /// Its range and metadata.
     pub spec: ShardSpecRef<'a>,
     /// How far it is processed.
     pub cursor: CursorUpdate<'a>,
     /// When a key of it counts as processed.
     pub cursor_semantics: CursorSemantics,
-    /// Which shard it was split from.
+    /// The shard it was split from.
     pub parent: Option<ShardId>,
-    /// Which shards were split from it.
+    /// The shards that were split from it.
     pub spawned: &'a [Spawned],
-    /// How often it was acquired in a row without progress, this time included.
+    /// Acquires in a row without progress, this one included.
     pub fruitless_acquires: u32,
 }
 
 impl<'a> ShardSnapshotView<'a> {
-    /// Looks at a shard.
+    /// The view of a shard.
     pub fn of<const LOG: usize>(shard: &'a impl ShardState<LOG>) -> Self {
         let head = shard.head();
         Self {

@@ -1,4 +1,4 @@
-//! Every invariant can be broken, and is told when it is.
+//! Every invariant is checked and named.
 
 use shardwright_contracts::{
     Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -10,7 +10,7 @@ use crate::lease::LeaseHolder;
 use crate::op_log::{OpKind, OpLog, OpLogEntry, OpResult, RunOpLog};
 use crate::status::{ParkReason, RunStatus, ShardStatus};
 
-/// What is told, and what breaks it.
+/// A part of the invariant's text, and a change that breaks it.
 type Break<R> = (&'static str, fn(&mut R));
 
 fn head() -> ShardHead {
@@ -41,7 +41,7 @@ fn spawned(raw: u64) -> Spawned {
 }
 
 #[test]
-fn broken_shards_are_told() {
+fn broken_shard_invariants_are_named() {
     let derived = 1 << 63;
     let park = |len| Some(Park { reason: ParkReason::Other, detail: vec![0; len].into() });
     let breaks: [Break<ShardHead>; 13] = [
@@ -66,12 +66,12 @@ fn broken_shards_are_told() {
         ("fence has risen", |head| head.lease = Some(holder())),
         ("are acquires", |head| head.fruitless_acquires = 1),
     ];
-    for (told, break_it) in breaks {
+    for (expected, break_it) in breaks {
         let mut broken = head();
         broken.check_invariants().unwrap();
         break_it(&mut broken);
         let violation = broken.check_invariants().unwrap_err();
-        assert!(violation.to_string().contains(told), "{violation} does not tell: {told}");
+        assert!(violation.to_string().contains(expected), "{violation} does not name: {expected}");
     }
     let mut parked = head();
     (parked.status, parked.park) = (ShardStatus::Parked, park(1_024));
@@ -87,7 +87,7 @@ fn broken_shards_are_told() {
 }
 
 #[test]
-fn a_cursor_outside_its_shard_is_told() {
+fn cursor_outside_its_shard_is_detected() {
     let mut record = ShardRecord {
         head: head(),
         spec: ShardSpec::try_new(b"b", b"d", b"").unwrap(),
@@ -99,7 +99,7 @@ fn a_cursor_outside_its_shard_is_told() {
 }
 
 #[test]
-fn a_record_tells_its_fence_and_why_it_is_parked() {
+fn record_returns_its_fence_and_park_reason() {
     let mut record = ShardRecord {
         head: head(),
         spec: ShardSpec::try_new(b"b", b"d", b"").unwrap(),
@@ -114,7 +114,7 @@ fn a_record_tells_its_fence_and_why_it_is_parked() {
 }
 
 #[test]
-fn a_snapshot_shows_what_a_worker_may_see() {
+fn snapshot_shows_the_owners_part_of_a_shard() {
     let mut record = ShardRecord {
         head: head(),
         spec: ShardSpec::try_new(b"b", b"d", b"m").unwrap(),
@@ -145,7 +145,7 @@ fn run() -> RunRecord {
 }
 
 #[test]
-fn broken_runs_are_told() {
+fn broken_run_invariants_are_named() {
     let breaks: [Break<RunRecord>; 13] = [
         ("just when it has ended", |run| run.completed_at = Some(run.created_at)),
         ("just when it has ended", |run| run.status = RunStatus::Done),
@@ -168,17 +168,17 @@ fn broken_runs_are_told() {
         ("done to the run", |run| run.op_log = OpLog::from_entries([entry(1, 1)])),
         ("order of time", |run| run.op_log = OpLog::from_entries([of_run(1, 2), of_run(2, 1)])),
     ];
-    for (told, break_it) in breaks {
+    for (expected, break_it) in breaks {
         let mut broken = run();
         broken.check_invariants().unwrap();
         break_it(&mut broken);
         let violation = broken.check_invariants().unwrap_err();
-        assert!(violation.to_string().contains(told), "{violation} does not tell: {told}");
+        assert!(violation.to_string().contains(expected), "{violation} does not name: {expected}");
     }
 }
 
 #[test]
-fn a_lease_lasts_at_least_a_millisecond() {
+fn lease_lasts_at_least_a_millisecond() {
     let zero = RunConfig::try_new(CursorSemantics::Completed, 0, None);
     assert_eq!(zero, Err(RunConfigError::ZeroLeaseDuration));
     let never = RunConfig::try_new(CursorSemantics::Completed, 1, Some(0));
@@ -186,7 +186,7 @@ fn a_lease_lasts_at_least_a_millisecond() {
 }
 
 #[test]
-fn a_runs_gate_tells_what_its_shards_need() {
+fn run_state_copies_the_record() {
     let floor = FenceEpoch::from_raw(9).unwrap();
     let state = RunRecord { paused: true, ..run() }.state(floor);
     assert_eq!((state.run, state.status), (RunId::from_raw(1), RunStatus::Active));

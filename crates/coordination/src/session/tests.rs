@@ -41,7 +41,7 @@ fn open(backend: &mut InMemoryCoordinator, now: u64) -> WorkerSession<'_, InMemo
 }
 
 #[test]
-fn a_session_works_through_a_shard() {
+fn session_processes_a_shard() {
     let mut backend = backend();
     let mut session = open(&mut backend, 0);
     assert_eq!((session.tenant(), session.worker()), (TENANT, WorkerId::from_raw(1)));
@@ -53,14 +53,14 @@ fn a_session_works_through_a_shard() {
     let renewed = session.renew(at(50)).unwrap();
     assert_eq!((renewed.new_deadline, session.lease().deadline()), (at(150), at(150)));
     session.checkpoint(at(60), CursorUpdate::at(b"c"), op(2)).unwrap();
-    assert_eq!(session.cursor(), CursorUpdate::initial(), "it shows where work was to start");
+    assert_eq!(session.cursor(), CursorUpdate::initial(), "the cursor is that of the acquire");
     session.complete(at(70), CursorUpdate::at(b"y"), op(3)).unwrap();
     let progress = backend.get_run_progress(at(70), TENANT, KEY.run).unwrap();
     assert_eq!(progress.done, 1);
 }
 
 #[test]
-fn a_residual_split_narrows_what_the_session_shows() {
+fn residual_split_narrows_the_session() {
     let mut backend = backend();
     let mut session = open(&mut backend, 0);
     let whole = ShardSpecRef::new(b"a", b"z", b"m");
@@ -73,17 +73,17 @@ fn a_residual_split_narrows_what_the_session_shows() {
     let replay = session.split_residual(at(3), &first, op(2)).unwrap();
     assert!(replay.is_replay());
     let snapshot = session.initial_snapshot();
-    assert_eq!(snapshot.spec.end(), b"g", "a late replay widens nothing");
+    assert_eq!(snapshot.spec.end(), b"g", "a late replay does not widen the range");
     let residuals = [replay, other].map(|outcome| outcome.into_inner().residual);
     let spawned: Vec<_> = snapshot.spawned.iter().map(|spawned| spawned.shard).collect();
-    assert_eq!(spawned, residuals, "nor is it another residual");
-    assert_eq!(session.capacity().available_count, 0, "nobody was asked since");
+    assert_eq!(spawned, residuals, "a replay adds no residual");
+    assert_eq!(session.capacity().available_count, 0, "the hint is that of the acquire");
     session.renew(at(4)).unwrap();
     assert_eq!(session.capacity().available_count, 2);
 }
 
 #[test]
-fn a_session_that_could_not_end_can_try_again() {
+fn failed_end_returns_the_session() {
     let mut backend = backend();
     let session = open(&mut backend, 0);
     let outside = CursorUpdate::at(b"zz");
@@ -94,7 +94,7 @@ fn a_session_that_could_not_end_can_try_again() {
 }
 
 #[test]
-fn a_session_ends_in_one_of_four_ways() {
+fn session_ends_in_one_of_four_ways() {
     let mut backend = backend();
     open(&mut backend, 0).release(at(1), op(2)).unwrap();
     let session = open(&mut backend, 2);

@@ -27,7 +27,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// These futures never wait for anything, so one look is enough.
+/// These futures never wait, so one poll is enough.
 fn ready<T>(future: impl Future<Output = T> + Send) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -56,7 +56,7 @@ fn shared() -> Synchronized<InMemoryCoordinator, ManualClock> {
 }
 
 #[test]
-fn time_comes_from_the_clock() {
+fn operations_use_the_clock() {
     let shared = shared();
     let worker = WorkerId::from_raw(1);
     let first = ready(shared.claim_next_available(TENANT, RUN, worker)).unwrap();
@@ -115,7 +115,7 @@ fn every_operation_reaches_the_backend() {
 }
 
 #[test]
-fn a_backend_that_broke_is_not_used_any_more() {
+fn poisoned_backend_is_refused() {
     let shared = shared();
     std::thread::scope(|scope| {
         let broken = scope.spawn(|| {

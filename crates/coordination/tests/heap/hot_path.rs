@@ -1,4 +1,4 @@
-//! A busy coordinator does not touch the heap.
+//! A busy coordinator does not allocate.
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -14,7 +14,7 @@ const RUN: RunId = RunId::from_raw(1);
 const SHARDS: u64 = 500;
 const LEASE_MS: u64 = 1_000;
 
-/// Acquires, renews and checkpoints every shard in turn, lets the leases run out, and so on.
+/// Acquires, renews and checkpoints every shard in turn, then lets the leases expire.
 fn round(backend: &mut InMemoryCoordinator, scratch: &mut AcquireScratch, number: u64) {
     let now = LogicalTime::from_millis(number * LEASE_MS);
     for shard in 0..SHARDS {
@@ -36,7 +36,7 @@ fn round(backend: &mut InMemoryCoordinator, scratch: &mut AcquireScratch, number
 }
 
 #[test]
-fn acquire_renew_and_checkpoint_touch_no_heap_once_they_are_warm() {
+fn warm_hot_path_does_not_allocate() {
     let config = CoordinatorRuntimeConfig {
         max_total_shards: SHARDS as usize,
         slab_capacity: 1 << 20,

@@ -1,4 +1,5 @@
-//! What the in-memory coordinator allocates. A binary of its own: the counter is its allocator.
+//! Allocations of the in-memory coordinator. A separate binary, because the counter is its
+//! allocator.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

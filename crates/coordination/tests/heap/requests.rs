@@ -1,4 +1,4 @@
-//! A checkpoint as a request touches the heap no more than one as a method.
+//! A checkpoint as a request allocates no more than one as a method.
 
 use shardwright_contracts::{
     CursorInput, CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId,
@@ -11,7 +11,7 @@ use shardwright_coordination::{
 };
 
 #[test]
-fn renewing_and_checkpointing_by_request_touches_no_heap() {
+fn requests_do_not_allocate() {
     let config = CoordinatorRuntimeConfig { slab_capacity: 1 << 16, ..Default::default() };
     let mut backend = InMemoryCoordinator::try_new(config).unwrap();
     let (tenant, run) = (TenantId::from_bytes([1; 32]), RunId::from_raw(1));

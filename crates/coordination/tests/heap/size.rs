@@ -1,4 +1,4 @@
-//! Shards take little memory, however often they are worked on.
+//! Shards use little memory, however often they are acquired.
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -9,13 +9,13 @@ use shardwright_coordination::{
     RunManagement,
 };
 
-/// Just too many for the table of ids to be half as large.
+/// One too many for the table of ids to have half its size.
 const SHARDS: u32 = 6_145;
 const SLAB_BYTES: u32 = 1 << 16;
 
-/// Maps and indexes and a table for the bytes of so many shards count, the bytes do not.
+/// Counts maps, indexes and the slot table of the bytes, but not the bytes.
 #[test]
-fn a_shard_that_nobody_has_acquired_takes_600_bytes_at_most() {
+fn untouched_shard_takes_at_most_600_bytes() {
     let bounds: Vec<[u8; 4]> = (0..=SHARDS).map(u32::to_be_bytes).collect();
     let shards: Vec<_> = bounds
         .array_windows()
@@ -47,7 +47,7 @@ fn a_shard_that_nobody_has_acquired_takes_600_bytes_at_most() {
 
 /// A clock that stands still gives a shard the same deadline each time.
 #[test]
-fn a_shard_that_is_acquired_and_released_without_end_takes_no_more_memory() {
+fn repeated_acquires_do_not_grow_memory() {
     let mut backend = InMemoryCoordinator::try_new(CoordinatorRuntimeConfig::default()).unwrap();
     let (tenant, key) = (TenantId::from_bytes([1; 32]), ShardKey::new(RunId::from_raw(1), ONLY));
     let now = LogicalTime::from_millis(1);

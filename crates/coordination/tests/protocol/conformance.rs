@@ -69,11 +69,11 @@ impl Harness for InMemory {
     }
 }
 
-/// Nothing in memory waits, so one look at a future is enough.
+/// Nothing in memory waits, so one poll is enough.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("a scenario waited for something"),
+        Poll::Pending => panic!("a scenario returned a pending future"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is a user's shows in no log: keys, metadata, tokens and descriptions.
+//! User data stays out of debug output: keys, metadata, tokens and descriptions.
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -20,7 +20,7 @@ fn assert_hidden(what: &str, text: &str) {
 }
 
 #[test]
-fn debug_output_shows_no_bytes_of_a_shard_a_run_or_a_job() {
+fn debug_output_shows_no_user_bytes() {
     let mut backend = InMemoryCoordinator::try_new(CoordinatorRuntimeConfig::default()).unwrap();
     let (tenant, now) = (TenantId::from_bytes([1; 32]), LogicalTime::from_millis(1));
     let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(0));

@@ -1,11 +1,11 @@
-//! Stories of the run protocol, each a text file in `scripts/` that reads like a chat log.
+//! Golden scripts of the run protocol, one text file each in `tests/scripts/`.
 //!
-//! The language is explained in [`script_runner`].
+//! [`script_runner`] describes the language.
 
 use crate::script_runner;
 
-/// Makes a test of each story, and a list of all.
-macro_rules! stories {
+/// Makes a test of each script, and a list of all.
+macro_rules! scripts {
     ($($name:ident)+) => {
         $(
             #[test]
@@ -14,109 +14,109 @@ macro_rules! stories {
             }
         )+
 
-        const STORIES: &[&str] = &[$(stringify!($name)),+];
+        const SCRIPTS: &[&str] = &[$(stringify!($name)),+];
     };
 }
 
-stories! {
-    a_cancelled_run_refuses_the_split_that_was_on_its_way
-    a_child_may_claim_less_than_its_parent_but_never_more
-    a_claim_parks_what_was_tried_too_often
-    a_claim_that_finds_nothing_says_when_to_come_back
-    a_clock_that_is_set_back_does_no_harm
-    a_completion_obeys_the_cursors_rules
-    a_cursor_moves_forward_and_stays_inside
-    a_fence_alone_does_not_make_an_owner
-    a_fence_floor_makes_all_older_leases_stale
-    a_floor_that_rises_at_the_moment_of_a_grant_still_frees_the_shard
-    a_forgotten_pause_pauses_again
-    a_forgotten_release_does_not_end_the_next_lease
-    a_forgotten_retry_that_moves_nothing_is_done_again
-    a_forgotten_token_change_is_done_again
-    a_forgotten_unpark_is_judged_anew
-    a_full_op_log_forgets_the_oldest_operation
-    a_holder_declines_and_is_left_alone
-    a_holder_sees_who_wants_a_part
-    a_lease_can_last_to_the_end_of_time
-    a_lease_is_over_at_its_deadline
-    a_manifest_is_checked_before_anything_is_stored
-    a_parked_shard_rests_until_it_is_unparked
-    a_part_can_be_asked_only_of_a_holder
-    a_paused_run_hands_out_nothing_and_lets_holders_go_on
-    a_paused_run_tells_of_nothing_to_have
-    a_plan_must_divide_its_shard
-    a_raised_fence_floor_frees_what_was_held_before
-    a_registration_is_replayed_whatever_its_order
-    a_release_does_not_count_as_an_attempt
-    a_release_gives_the_shard_back_at_once
-    a_renewal_extends_and_never_shortens
-    a_request_ends_with_the_lease_it_was_made_to
-    a_request_for_a_part_runs_out
-    a_request_goes_with_its_holder
-    a_residual_split_is_remembered_longer_than_the_op_log
-    a_residual_split_narrows_the_parent
-    a_retry_after_another_owner_changes_nothing_of_it
-    a_retry_after_expiry_gets_its_answer
-    a_retry_after_the_shard_is_done_gets_its_answer
-    a_retry_of_a_park_does_not_park_again
-    a_retry_of_creating_and_registering_finds_what_is_there
-    a_run_changes_only_from_the_states_it_may
-    a_run_forgets_too
-    a_run_id_is_never_used_twice
-    a_run_is_complete_when_all_its_shards_are
-    a_run_op_id_is_never_two_things
-    a_run_starts_in_two_steps
-    a_run_that_finds_no_room_is_not_made
-    a_shard_spawns_at_most_1024_others
-    a_shard_without_progress_parks_itself
-    a_split_carries_the_cursor_on
-    a_split_is_remembered_for_good
-    a_split_makes_at_most_256_children
-    a_stale_plan_is_refused
-    a_tenant_finds_nothing_of_anothers
-    a_worker_waits_between_claims
-    a_zombie_is_refused_whatever_it_tries
-    a_zombie_of_a_paused_run
-    an_expired_lease_can_do_nothing
-    an_op_id_counts_per_shard
-    an_op_id_is_never_two_things
-    bytes_run_out_without_a_trace
-    children_take_their_parents_place
-    claims_of_different_workers_start_at_different_shards
-    each_operation_remembers_what_it_was_asked
-    events_are_told_apart_by_tenant
-    every_operation_tells_what_it_did
-    every_reason_to_park_is_told
-    fences_can_run_out
-    lists_show_what_is_asked_for
-    one_request_per_shard_and_one_per_asker
-    only_a_parked_shard_can_be_unparked
-    pausing_twice_is_fine
-    progress_forgives_earlier_attempts
-    refusals_come_in_a_fixed_order
-    residuals_are_split_off_twice
-    runs_keep_out_of_each_others_way
+scripts! {
+    attempts_are_unlimited_by_default
+    cancelled_run_refuses_a_pending_split
+    checks_have_a_fixed_order
+    child_cursor_never_exceeds_the_parent_cursor
+    children_replace_their_parent
+    claim_cooldown_throttles_a_worker
+    claim_parks_a_shard_without_attempts_left
+    clock_set_back_keeps_fences_and_owners
+    complete_follows_the_cursor_rules
+    cursor_moves_forward_within_its_range
+    declined_split_blocks_requests_for_a_while
+    empty_claim_names_the_first_lease_end
+    ended_run_refuses_everything_but_retries
+    events_carry_their_tenant
+    every_change_emits_an_event
+    every_operation_is_replayed_or_conflicts
+    evicted_checkpoint_at_the_same_key_is_repeated
+    evicted_pause_pauses_again
+    evicted_release_is_fenced
+    evicted_token_change_is_repeated
+    evicted_unpark_is_checked_again
+    exhausted_bytes_change_nothing
+    exhausted_fence_blocks_grants
+    expired_lease_is_refused_without_a_new_owner
+    fence_floor_invalidates_older_leases
+    fence_of_another_worker_is_refused
+    first_child_inherits_the_cursor
+    floor_raised_during_a_grant_frees_the_shard
+    full_op_log_evicts_the_oldest_operation
+    full_run_op_log_evicts_the_registration
+    holder_is_notified_of_a_split_request
+    lease_expires_at_its_deadline
+    lease_that_expires_in_a_pause_stays_expired
+    lists_follow_their_filter
+    longest_lease_does_not_overflow
+    manifest_is_checked_before_it_is_stored
+    next_owner_resumes_at_the_cursor
+    one_of_two_workers_gets_the_last_shard
+    one_split_request_per_shard_and_requester
+    only_parked_shards_can_be_unparked
+    op_id_conflicts_with_another_operation
+    op_ids_are_scoped_to_a_shard
+    other_tenants_runs_are_invisible
+    park_reasons_are_listed
+    parked_shard_waits_for_an_unpark
+    pause_and_resume_are_idempotent
+    paused_run_grants_nothing_and_keeps_holders
+    paused_run_offers_no_shard
+    progress_resets_the_attempts
+    raised_fence_floor_frees_held_shards
+    registration_is_replayed_in_any_order
+    release_does_not_count_as_an_attempt
+    released_shard_is_available_at_once
+    renewal_never_shortens_a_lease
+    replacing_split_is_never_evicted
+    residual_split_is_replayed_after_op_log_eviction
+    residual_split_narrows_the_parent
+    residual_splits_can_be_nested
+    retried_park_does_not_park_again
+    retried_run_creation_resumes
+    retry_after_completion_is_replayed
+    retry_after_expiry_is_replayed
+    retry_does_not_disturb_the_next_owner
+    run_completes_when_all_shards_are_done
+    run_id_is_never_reused
+    run_op_id_conflicts_with_another_operation
+    run_starts_with_its_registration
+    run_transitions_follow_the_status_table
+    run_without_room_for_its_shards_is_not_created
+    runs_are_independent
+    same_worker_gets_a_new_fence
     shard_limits_hold_for_registrations_and_splits
-    the_end_of_a_run_stops_everything
-    the_next_owner_goes_on_where_the_last_one_stood
-    the_same_worker_gets_a_new_fence
-    the_watermark_never_goes_back
-    the_watermark_passes_gaps
-    two_tenants_may_use_the_same_ids
-    two_workers_want_the_last_shard
-    without_a_limit_a_shard_is_tried_forever
-    workers_that_wait_are_counted
+    shard_spawns_at_most_1024_others
+    shard_without_progress_is_parked
+    split_makes_at_most_256_children
+    split_plan_tiles_its_shard
+    split_request_ends_with_its_holder
+    split_request_ends_with_the_lease
+    split_request_expires
+    split_request_needs_a_holder
+    stale_split_plan_is_refused
+    tenants_may_share_ids
+    waiting_workers_are_counted
+    watermark_never_goes_back
+    watermark_passes_gaps
+    workers_claim_in_different_orders
+    zombie_is_fenced_in_every_operation
 }
 
 #[test]
-fn every_story_in_the_folder_is_played() {
+fn every_script_in_the_folder_is_run() {
     let mut found: Vec<String> = std::fs::read_dir(script_runner::folder())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
     found.sort();
-    let mut listed = STORIES.to_vec();
+    let mut listed = SCRIPTS.to_vec();
     listed.sort_unstable();
     assert_eq!(found, listed, "the folder and the list above differ");
 }

@@ -1,15 +1,15 @@
-//! Of several reasons to refuse, the first in the guard's order is the one that is told.
+//! The first failed check in the guard's order decides the refusal.
 
 use super::*;
 use crate::error::reason::{LeaseExpired, RunNotActive, ShardTerminal, StaleFence, TenantMismatch};
 
-/// A request that every check of the guard would refuse, and what makes each check pass.
-struct Hopeless {
+/// A request that fails every check of the guard, with a repair for each check.
+struct FailsEveryCheck {
     world: World,
     lease: Lease,
 }
 
-impl Hopeless {
+impl FailsEveryCheck {
     fn new() -> Self {
         let mut world = World::new();
         let lease = world.acquire(1);
@@ -36,8 +36,8 @@ impl Hopeless {
 }
 
 #[test]
-fn the_guard_checks_in_its_order() {
-    let mut hopeless = Hopeless::new();
+fn guard_checks_in_its_order() {
+    let mut hopeless = FailsEveryCheck::new();
     let head = hopeless.world.shard.head.clone();
     let (run, shard) = (head.key.run, head.key.shard);
     assert_eq!(hopeless.refusal(), TenantMismatch { expected: STRANGER }.into());
@@ -69,7 +69,7 @@ fn the_guard_checks_in_its_order() {
 }
 
 #[test]
-fn the_op_log_is_asked_right_after_the_tenant() {
+fn op_log_is_checked_after_the_tenant() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "c", 1).unwrap();
@@ -84,7 +84,7 @@ fn the_op_log_is_asked_right_after_the_tenant() {
 }
 
 #[test]
-fn a_foreign_lease_is_refused_for_ones_own_shard() {
+fn lease_of_another_tenant_is_refused() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let foreign = Lease::new(STRANGER, lease.key(), lease.owner(), lease.fence(), lease.deadline());
@@ -93,7 +93,7 @@ fn a_foreign_lease_is_refused_for_ones_own_shard() {
 }
 
 #[test]
-fn a_lease_below_the_floor_is_stale_even_if_the_record_agrees_with_it() {
+fn lease_below_the_floor_is_stale() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.run.fence_floor = FenceEpoch::from_raw(lease.fence().as_raw() + 1).unwrap();
@@ -102,7 +102,7 @@ fn a_lease_below_the_floor_is_stale_even_if_the_record_agrees_with_it() {
 }
 
 #[test]
-fn the_renewed_deadline_counts_not_the_one_on_the_lease() {
+fn stored_deadline_decides_expiry() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(LEASE_MS - 1);
@@ -115,7 +115,7 @@ fn the_renewed_deadline_counts_not_the_one_on_the_lease() {
 }
 
 #[test]
-fn nothing_new_is_handed_out_while_a_run_is_paused_and_holders_go_on() {
+fn paused_run_refuses_acquires_and_keeps_holders() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.run.paused = true;
@@ -129,7 +129,7 @@ fn nothing_new_is_handed_out_while_a_run_is_paused_and_holders_go_on() {
 }
 
 #[test]
-fn nothing_of_a_run_that_is_not_active_can_be_had() {
+fn inactive_run_refuses_everything() {
     for status in RunStatus::ALL.iter().filter(|status| **status != RunStatus::Active) {
         let mut world = World::new();
         world.run.status = *status;
@@ -139,7 +139,7 @@ fn nothing_of_a_run_that_is_not_active_can_be_had() {
 }
 
 #[test]
-fn a_stranger_learns_nothing_but_that_there_is_nothing_for_it() {
+fn other_tenant_gets_not_found() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.park(&lease, 1).unwrap();
@@ -151,7 +151,7 @@ fn a_stranger_learns_nothing_but_that_there_is_nothing_for_it() {
 }
 
 #[test]
-fn errors_of_one_operation_are_told_in_its_own_terms() {
+fn guard_errors_convert_to_the_operation_error() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(LEASE_MS);

@@ -9,7 +9,7 @@ use crate::error::reason::{
 use crate::events::RedactedKey;
 
 #[test]
-fn acquiring_grants_a_lease_with_a_new_fence_for_the_runs_duration() {
+fn acquire_grants_a_new_fence_for_the_lease_duration() {
     let mut world = World::new();
     let lease = world.acquire(1);
     assert_eq!(lease.fence().as_raw(), 2);
@@ -25,7 +25,7 @@ fn acquiring_grants_a_lease_with_a_new_fence_for_the_runs_duration() {
 }
 
 #[test]
-fn a_held_shard_can_be_had_at_the_deadline_and_not_before() {
+fn held_shard_is_available_at_the_deadline() {
     let mut world = World::new();
     let first = world.acquire(1);
     world.pass(LEASE_MS - 1);
@@ -40,7 +40,7 @@ fn a_held_shard_can_be_had_at_the_deadline_and_not_before() {
 }
 
 #[test]
-fn the_skew_allowance_puts_the_takeover_off_and_a_lost_session_does_not_wait() {
+fn skew_delays_a_takeover_unless_the_session_ended() {
     let mut world = World::new();
     world.acquire(1);
     world.pass(LEASE_MS + 9);
@@ -56,7 +56,7 @@ fn the_skew_allowance_puts_the_takeover_off_and_a_lost_session_does_not_wait() {
 }
 
 #[test]
-fn a_holder_whose_session_has_ended_is_refused_before_its_deadline() {
+fn ended_session_expires_the_lease() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(7);
@@ -72,7 +72,7 @@ fn a_holder_whose_session_has_ended_is_refused_before_its_deadline() {
 }
 
 #[test]
-fn fences_start_above_the_floor_and_end_at_the_last_number() {
+fn fences_start_above_the_floor_and_never_wrap() {
     let mut world = World::new();
     world.run.fence_floor = FenceEpoch::from_raw(1 << 40).unwrap();
     assert_eq!(world.acquire(1).fence().as_raw(), 1 << 40);
@@ -85,7 +85,7 @@ fn fences_start_above_the_floor_and_end_at_the_last_number() {
 }
 
 #[test]
-fn renewing_extends_the_lease_and_never_shortens_it() {
+fn renew_extends_and_never_shortens_a_lease() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(40);
@@ -102,14 +102,14 @@ fn renewing_extends_the_lease_and_never_shortens_it() {
 }
 
 #[test]
-fn checkpoints_move_the_cursor_forward_only() {
+fn checkpoint_only_moves_forward() {
     let mut world = World::new();
     let lease = world.acquire(1);
     assert_eq!(world.checkpoint(&lease, "d", 1), executed());
     let key = RedactedKey(Some(b"d"[..].into()));
     let event = EventKind::ShardCheckpointed { shard: lease.key().shard, last_key: key };
     assert_eq!(*world.last_event(), event);
-    assert_eq!(world.checkpoint(&lease, "d", 2), executed(), "standing still is allowed");
+    assert_eq!(world.checkpoint(&lease, "d", 2), executed(), "the same key is accepted");
     let refusal = world.checkpoint(&lease, "c", 3).unwrap_err();
     assert_eq!(refusal, CursorRegression::Backwards.into());
     assert_eq!(world.shard.cursor().last_key(), Some(&b"d"[..]));
@@ -144,7 +144,7 @@ fn cursors_are_checked_for_form_size_and_bounds() {
 }
 
 #[test]
-fn an_empty_shard_is_completed_with_the_initial_cursor() {
+fn empty_shard_completes_with_the_initial_cursor() {
     let mut world = World::new();
     let lease = world.acquire(1);
     assert_eq!(world.complete(&lease, CursorUpdate::initial(), 1), executed());
@@ -154,7 +154,7 @@ fn an_empty_shard_is_completed_with_the_initial_cursor() {
 }
 
 #[test]
-fn completing_keeps_the_progress_that_was_made() {
+fn complete_never_moves_the_cursor_back() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "m", 1).unwrap();
@@ -165,7 +165,7 @@ fn completing_keeps_the_progress_that_was_made() {
 }
 
 #[test]
-fn a_finished_shard_stays_finished() {
+fn done_shard_stays_done() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.complete(&lease, CursorUpdate::initial(), 1).unwrap();
@@ -181,7 +181,7 @@ fn a_finished_shard_stays_finished() {
 }
 
 #[test]
-fn a_parked_shard_keeps_its_reason_until_it_is_unparked_with_a_new_fence() {
+fn unpark_clears_the_reason_and_raises_the_fence() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "m", 1).unwrap();
@@ -198,7 +198,7 @@ fn a_parked_shard_keeps_its_reason_until_it_is_unparked_with_a_new_fence() {
 }
 
 #[test]
-fn a_park_detail_has_a_greatest_length() {
+fn park_detail_is_bounded() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let detail = vec![b'x'; MAX_PARK_DETAIL_SIZE + 1];
@@ -214,19 +214,19 @@ fn a_park_detail_has_a_greatest_length() {
 }
 
 #[test]
-fn releasing_frees_the_shard_at_once_and_does_not_count_as_an_attempt() {
+fn release_frees_the_shard_and_is_no_attempt() {
     let mut world = World::new();
     let lease = world.acquire(1);
     assert_eq!(world.release(&lease, 1), executed());
     assert_eq!((world.head().lease, world.head().fruitless_acquires), (None, 0));
     assert_eq!(*world.last_event(), EventKind::ShardReleased { shard: lease.key().shard });
     let stale = StaleFence { presented: lease.fence(), current: lease.fence() };
-    assert_eq!(world.renew(&lease), Err(stale.into()), "nobody holds it any more");
+    assert_eq!(world.renew(&lease), Err(stale.into()), "the shard has no holder");
     assert_eq!(world.acquire(2).fence().as_raw(), 3);
 }
 
 #[test]
-fn a_shard_that_makes_no_progress_parks_itself() {
+fn acquire_without_progress_parks_the_shard() {
     let mut world = World::new();
     world.run.config.max_shard_retries = std::num::NonZeroU32::new(2);
     let first = world.acquire(1);
@@ -236,7 +236,7 @@ fn a_shard_that_makes_no_progress_parks_itself() {
         let lease = world.acquire(1);
         world.checkpoint(&lease, "c", lease.fence().as_raw()).unwrap();
     }
-    assert_eq!(world.head().fruitless_acquires, 2, "standing still is no progress");
+    assert_eq!(world.head().fruitless_acquires, 2, "the same key is no progress");
     world.pass(LEASE_MS);
     let exhausted = RetriesExhausted { shard: first.key().shard, attempts: 2 };
     let outcome = world.acquire_as(1, OwnerLiveness::Untracked).unwrap();
@@ -251,17 +251,17 @@ fn a_shard_that_makes_no_progress_parks_itself() {
 }
 
 #[test]
-fn a_replay_gives_the_answer_again_and_changes_nothing() {
+fn replay_returns_the_answer_and_changes_nothing() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "c", 1).unwrap();
-    let (after, told) = (world.shard.clone(), world.events.len());
+    let (after, events) = (world.shard.clone(), world.events.len());
     assert_eq!(world.checkpoint(&lease, "c", 1), replayed());
     world.pass(10 * LEASE_MS);
-    assert_eq!(world.checkpoint(&lease, "c", 1), replayed(), "even when the lease is over");
-    assert_eq!((&world.shard, world.events.len()), (&after, told));
+    assert_eq!(world.checkpoint(&lease, "c", 1), replayed(), "even after the lease has expired");
+    assert_eq!((&world.shard, world.events.len()), (&after, events));
     world.acquire(2);
-    assert_eq!(world.checkpoint(&lease, "c", 1), replayed(), "and when another owner has come");
+    assert_eq!(world.checkpoint(&lease, "c", 1), replayed(), "and under another owner");
 
     let lease = world.acquire_after_expiry(1);
     world.park(&lease, 2).unwrap();
@@ -277,7 +277,7 @@ fn a_replay_gives_the_answer_again_and_changes_nothing() {
 }
 
 #[test]
-fn an_id_that_was_used_for_something_else_is_a_conflict() {
+fn reused_op_id_is_a_conflict() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "c", 1).unwrap();
@@ -294,7 +294,7 @@ fn an_id_that_was_used_for_something_else_is_a_conflict() {
 }
 
 #[test]
-fn a_retry_that_the_log_has_forgotten_is_judged_anew() {
+fn retry_after_eviction_is_checked_as_new() {
     let mut world = World::new();
     let lease = world.acquire(1);
     for id in 0..17 {

@@ -32,7 +32,7 @@ fn manifest() -> [InitialShardInput<'static>; 2] {
 fn active() -> RunRecord {
     let mut record = created();
     let step = register_shards(&CALL, &record, &manifest(), op(1)).unwrap();
-    let RegisterStep::Ready(pending) = step else { panic!("it was never done before") };
+    let RegisterStep::Ready(pending) = step else { panic!("a replay of a new operation") };
     assert_eq!(pending.shard_count(), 2);
     pending.apply(&CALL, &mut record, &mut EventCollector::new());
     record
@@ -42,7 +42,7 @@ fn all_done() -> RunProgress {
     RunProgress { done: 2, ..RunProgress::default() }
 }
 
-/// Calls a change; if it is refused, sees that nothing changed.
+/// Calls a transition. Checks that a refusal changed nothing.
 fn change(
     record: &mut RunRecord,
     change: RunChange<'_>,
@@ -58,7 +58,7 @@ fn change(
 }
 
 #[test]
-fn a_run_is_created_once() {
+fn run_is_created_once() {
     let record = created();
     assert_eq!((record.status, record.created_at), (RunStatus::Initializing, CALL.now));
     let events = &mut EventCollector::new();
@@ -71,7 +71,7 @@ fn a_run_is_created_once() {
 }
 
 #[test]
-fn registering_starts_the_run_whatever_the_order_of_its_shards() {
+fn registration_starts_the_run_in_any_order() {
     let record = active();
     assert_eq!(record.status, RunStatus::Active);
     assert_eq!(record.root_shards, [1, 2].map(ShardId::from_raw));
@@ -86,13 +86,13 @@ fn registering_starts_the_run_whatever_the_order_of_its_shards() {
 }
 
 #[test]
-fn a_manifest_is_checked() {
+fn invalid_manifest_is_refused() {
     let empty = register_shards(&CALL, &created(), &[], op(1)).unwrap_err();
     assert_eq!(empty, ManifestValidationError::Empty.into());
 }
 
 #[test]
-fn a_run_is_done_only_when_all_its_shards_are() {
+fn run_completes_only_with_all_shards_done() {
     let mut record = active();
     for (active, parked) in [(1, 0), (0, 1), (2, 3)] {
         let progress = RunProgress { active, parked, ..all_done() };
@@ -105,7 +105,7 @@ fn a_run_is_done_only_when_all_its_shards_are() {
 }
 
 #[test]
-fn an_ended_run_stays_ended_and_remembers_how() {
+fn ended_run_stays_ended() {
     for (end, status) in [
         (RunChange::Complete(&all_done()), RunStatus::Done),
         (RunChange::Fail, RunStatus::Failed),
@@ -123,7 +123,7 @@ fn an_ended_run_stays_ended_and_remembers_how() {
 }
 
 #[test]
-fn only_cancelling_works_before_a_run_has_shards() {
+fn initializing_run_can_only_be_cancelled() {
     for early in
         [RunChange::Complete(&all_done()), RunChange::Fail, RunChange::Pause, RunChange::Resume]
     {
@@ -134,12 +134,12 @@ fn only_cancelling_works_before_a_run_has_shards() {
 }
 
 #[test]
-fn a_paused_run_is_active_and_can_be_resumed_or_ended() {
+fn paused_run_can_be_resumed_or_ended() {
     let mut record = active();
     assert_eq!(change(&mut record, RunChange::Pause, 2), executed());
     assert!(record.paused && record.state(FenceEpoch::INITIAL).paused);
     assert_eq!(change(&mut record, RunChange::Pause, 2), replayed());
-    assert_eq!(change(&mut record, RunChange::Pause, 3), executed(), "paused is paused");
+    assert_eq!(change(&mut record, RunChange::Pause, 3), executed(), "pausing twice is accepted");
     assert_eq!(change(&mut record, RunChange::Resume, 4), executed());
     assert!(!record.paused);
     change(&mut record, RunChange::Pause, 5).unwrap();
@@ -148,7 +148,7 @@ fn a_paused_run_is_active_and_can_be_resumed_or_ended() {
 }
 
 #[test]
-fn another_tenants_run_is_not_there() {
+fn other_tenants_run_is_not_found() {
     let stranger = RunCall { tenant: STRANGER, ..CALL };
     let mut record = active();
     let events = &mut EventCollector::new();

@@ -44,7 +44,7 @@ impl World {
         })
     }
 
-    /// A cut of the shard as it is now.
+    /// Splits the current shard at a key.
     fn cut_at(&mut self, lease: &Lease, key: &str, id: u64) -> Result<(bool, ShardId), CoordError> {
         let spec = self.shard.spec.clone();
         let cursor = self.shard.cursor.clone();
@@ -54,7 +54,7 @@ impl World {
 }
 
 #[test]
-fn replacing_retires_the_parent_in_favour_of_children_that_carry_its_progress() {
+fn split_replace_ends_the_parent_and_keeps_progress() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "d", 1).unwrap();
@@ -62,9 +62,9 @@ fn replacing_retires_the_parent_in_favour_of_children_that_carry_its_progress() 
     let plan = plan_split_replace(parent.spec(), parent.cursor(), &[b"h", b"p"]).unwrap();
     let context = Context::new(world.now, TENANT, &world.run);
     let step = split_replace(&context, &world.shard, &lease, &plan, op(2)).unwrap();
-    let ReplaceStep::Ready(pending) = step else { panic!("it was never done before") };
+    let ReplaceStep::Ready(pending) = step else { panic!("a replay of a new operation") };
     let children = pending.children().to_vec();
-    assert_eq!(world.shard, parent, "nothing happens before there is room for the children");
+    assert_eq!(world.shard, parent, "the check of a split changes nothing");
     assert_eq!(children[0].cursor.last_key(), Some(&b"d"[..]));
     assert_eq!(children[1].spec.start(), b"h");
 
@@ -83,22 +83,22 @@ fn replacing_retires_the_parent_in_favour_of_children_that_carry_its_progress() 
 }
 
 #[test]
-fn a_replacement_whose_children_are_lost_is_told_as_corrupt() {
+fn split_replace_without_children_is_corrupt() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let spec = world.shard.spec.clone();
     let plan = plan_split_replace(spec.as_spec_ref(), CursorUpdate::initial(), &[b"h"]).unwrap();
     world.split_replace(&lease, &plan, 1).unwrap();
     world.shard.head.spawned.truncate(1);
-    let told = world.split_replace(&lease, &plan, 1).unwrap_err();
-    let CoordError::BackendError(InfraError::Corrupt { operation, .. }) = told else {
-        panic!("{told:?}")
+    let error = world.split_replace(&lease, &plan, 1).unwrap_err();
+    let CoordError::BackendError(InfraError::Corrupt { operation, .. }) = error else {
+        panic!("{error:?}")
     };
     assert_eq!(operation, "split_replace.replay");
 }
 
 #[test]
-fn derived_ids_continue_from_what_the_parent_spawned_before() {
+fn derived_ids_continue_after_earlier_splits() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.cut_at(&lease, "x", 1).unwrap();
@@ -113,7 +113,7 @@ fn derived_ids_continue_from_what_the_parent_spawned_before() {
 }
 
 #[test]
-fn a_residual_split_narrows_the_parent_and_lets_it_go_on() {
+fn split_residual_narrows_the_active_parent() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "d", 1).unwrap();
@@ -131,7 +131,7 @@ fn a_residual_split_narrows_the_parent_and_lets_it_go_on() {
 }
 
 #[test]
-fn a_residual_split_is_remembered_when_the_log_has_forgotten_it() {
+fn split_residual_is_replayed_after_eviction() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let spec = world.shard.spec.clone();
@@ -154,7 +154,7 @@ fn a_residual_split_is_remembered_when_the_log_has_forgotten_it() {
 }
 
 #[test]
-fn a_plan_is_checked_against_the_shard_as_it_is() {
+fn plan_is_checked_against_the_stored_shard() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let spec = world.shard.spec.clone();
@@ -165,11 +165,11 @@ fn a_plan_is_checked_against_the_shard_as_it_is() {
     let passed: CoordError =
         SplitInvalid::from(SplitValidationError::ParentCursorOutOfBounds).into();
     assert_eq!(world.split_residual(&lease, &residual, 2), Err(passed));
-    assert!(world.split_replace(&lease, &replace, 3).is_ok(), "it only does some work again");
+    assert!(world.split_replace(&lease, &replace, 3).is_ok(), "it only repeats some work");
 }
 
 #[test]
-fn a_plan_for_another_range_is_refused() {
+fn plan_for_another_range_is_refused() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let spec = world.shard.spec.clone();
@@ -182,7 +182,7 @@ fn a_plan_for_another_range_is_refused() {
 }
 
 #[test]
-fn a_zombie_cannot_split() {
+fn zombie_cannot_split() {
     let mut world = World::new();
     let zombie = world.acquire(1);
     world.pass(LEASE_MS);
@@ -195,7 +195,7 @@ fn a_zombie_cannot_split() {
 }
 
 #[test]
-fn a_shard_spawns_only_so_many() {
+fn spawned_shards_are_limited() {
     let mut world = World::new();
     let lease = world.acquire(1);
     let derived = |n| Spawned { shard: ShardId::from_raw(n).into_derived(), payload_hash: 0 };

@@ -1,32 +1,32 @@
-//! Two texts side by side, for people.
+//! A readable difference of two texts.
 
-/// Every line of both texts: `-` where only the first has it, `+` where only the second does.
+/// Every line of both texts: `-` marks a line of the first alone, `+` one of the second alone.
 pub(super) fn diff(expected: &str, actual: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
     let common = common_lengths(&old, &new);
     let (mut left, mut right) = (0, 0);
-    let mut told = String::new();
-    let mut tell = |mark: &str, line: &str| told.push_str(&format!("{mark} {line}\n"));
+    let mut shown = String::new();
+    let mut show = |mark: &str, line: &str| shown.push_str(&format!("{mark} {line}\n"));
     while left < old.len() || right < new.len() {
         let same = old.get(left).is_some_and(|line| new.get(right) == Some(line));
         if same {
-            tell(" ", old[left]);
+            show(" ", old[left]);
             left += 1;
             right += 1;
         } else if left < old.len()
             && (right == new.len() || common[left + 1][right] >= common[left][right + 1])
         {
-            tell("-", old[left]);
+            show("-", old[left]);
             left += 1;
         } else {
-            tell("+", new[right]);
+            show("+", new[right]);
             right += 1;
         }
     }
-    told
+    shown
 }
 
-/// How many lines, in order, what is left of both texts has in common, for every two places.
+/// The length of the longest common subsequence of the lines from each pair of positions on.
 fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
     for left in (0..old.len()).rev() {

@@ -1,4 +1,4 @@
-//! Names for tenants, runs and derived shards, and texts in which names stand for ids.
+//! Names of tenants, runs and derived shards, and texts with names in place of ids.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use shardwright_contracts::{RunId, ShardId, TenantId};
 
 use super::literal::number;
 
-/// Runs count from here, so that a run's id is never mistaken for that of a shard or an operation.
+/// The first run id: far from the ids of shards and operations, so that texts are unambiguous.
 const FIRST_RUN: u64 = 0x7275_6e00_0000_0000;
-/// Ids up to this one are given by a story and told in decimal.
+/// Ids up to this one come from a script and are shown in decimal.
 const LAST_PLAIN_ID: u64 = 0xff_ffff;
 
 #[derive(Default)]
@@ -19,17 +19,17 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The tenant of that name; the first time it is mentioned it gets an id.
+    /// The tenant of that name. A new name gets a new id.
     pub(super) fn tenant(&mut self, name: &str) -> TenantId {
-        TenantId::from_bytes([place(&mut self.tenants, name) as u8 + 1; TenantId::SIZE])
+        TenantId::from_bytes([position(&mut self.tenants, name) as u8 + 1; TenantId::SIZE])
     }
 
-    /// The run of that name; the first time it is mentioned it gets an id.
+    /// The run of that name. A new name gets a new id.
     pub(super) fn run(&mut self, name: &str) -> RunId {
-        RunId::from_raw(FIRST_RUN + place(&mut self.runs, name) as u64)
+        RunId::from_raw(FIRST_RUN + position(&mut self.runs, name) as u64)
     }
 
-    /// The shard of that name: a number, or the name that a split's answer told.
+    /// The shard of that name: a number, or a name from the answer of a split.
     pub(super) fn shard(&self, name: &str) -> Result<ShardId, String> {
         let derived = self.derived.iter().find(|(_, derived)| *derived == name);
         derived.map(|(id, _)| *id).map_or_else(
@@ -38,7 +38,7 @@ impl Names {
         )
     }
 
-    /// Names a shard that a split of `parent` made, unless it has a name already.
+    /// Names a shard that a split of `parent` made, unless it has a name.
     pub(super) fn derive(&mut self, parent: ShardId, child: ShardId) -> String {
         if let Some(name) = self.derived.get(&child) {
             return name.clone();
@@ -63,9 +63,9 @@ impl Names {
         self.in_text(&tenant.to_string())
     }
 
-    /// The text with a name wherever it has an id.
+    /// The text with names in place of ids.
     pub(super) fn in_text(&self, text: &str) -> String {
-        let mut told = String::new();
+        let mut named = String::new();
         for piece in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
             let word = piece.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
             let name = match word.len() {
@@ -73,29 +73,29 @@ impl Names {
                 64 => self.tenant_name(word),
                 _ => None,
             };
-            told.push_str(name.as_deref().unwrap_or(word));
-            told.push_str(&piece[word.len()..]);
+            named.push_str(name.as_deref().unwrap_or(word));
+            named.push_str(&piece[word.len()..]);
         }
-        told
+        named
     }
 
     fn of(&self, raw: u64) -> String {
         if raw <= LAST_PLAIN_ID {
             return raw.to_string();
         }
-        let run = raw.checked_sub(FIRST_RUN).and_then(|place| self.runs.get(place as usize));
+        let run = raw.checked_sub(FIRST_RUN).and_then(|index| self.runs.get(index as usize));
         let name = run.or_else(|| self.derived.get(&ShardId::from_raw(raw)));
         name.cloned().unwrap_or_else(|| format!("{raw:#x}"))
     }
 
     fn tenant_name(&self, hex: &str) -> Option<String> {
-        let place = usize::from_str_radix(hex.get(..2)?, 16).ok()?.checked_sub(1)?;
-        self.tenants.get(place).cloned()
+        let index = usize::from_str_radix(hex.get(..2)?, 16).ok()?.checked_sub(1)?;
+        self.tenants.get(index).cloned()
     }
 }
 
-/// Where a name stands in a list, to which it is added if need be.
-fn place(names: &mut Vec<String>, name: &str) -> usize {
+/// The position of a name in a list. A missing name is appended.
+fn position(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_owned());
         names.len() - 1

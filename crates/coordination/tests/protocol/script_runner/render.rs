@@ -1,4 +1,4 @@
-//! The fixed wording of answers.
+//! The wording of answers.
 
 use std::fmt::Debug;
 
@@ -11,13 +11,13 @@ use shardwright_coordination::{
 
 use super::names::Names;
 
-/// Longer keys are told by their length.
+/// Longer keys are shown as their length.
 const KEY_WIDTH: usize = 24;
 
-/// The word for a request that has no other answer.
-pub(super) const fn done(request: &Request<&[u8]>) -> &'static str {
+/// The answer to a request whose reply carries nothing.
+pub(super) const fn done(request: &Request<Vec<u8>>) -> &'static str {
     match request {
-        Request::RequestSplit(_) => "asked",
+        Request::RequestSplit(_) => "requested",
         Request::DeclineSplit(_) => "declined",
         _ => "done",
     }
@@ -51,7 +51,7 @@ pub(super) fn reply(names: &Names, reply: &Reply, done: &str, with_hint: bool) -
 
 fn granted(names: &Names, state: &RestoredShardState, with_hint: bool) -> Vec<String> {
     let (lease, snapshot) = (&state.lease, state.snapshot());
-    let mut told = format!(
+    let mut text = format!(
         "granted {} with fence {} until {}: {}, cursor {}",
         names.of_shard(lease.key().shard),
         lease.fence(),
@@ -60,32 +60,32 @@ fn granted(names: &Names, state: &RestoredShardState, with_hint: bool) -> Vec<St
         cursor(snapshot.cursor),
     );
     if !snapshot.spec.metadata().is_empty() {
-        told += &format!(", metadata {}", key(snapshot.spec.metadata()));
+        text += &format!(", metadata {}", key(snapshot.spec.metadata()));
     }
     if snapshot.cursor_semantics == CursorSemantics::Dispatched {
-        told += ", dispatched";
+        text += ", dispatched";
     }
     if let Some(parent) = snapshot.parent {
-        told += &format!(", split from {}", names.of_shard(parent));
+        text += &format!(", split from {}", names.of_shard(parent));
     }
     if !snapshot.spawned.is_empty() {
         let spawned: Vec<ShardId> = snapshot.spawned.iter().map(|one| one.shard).collect();
-        told += &format!(", spawned {}", shards(names, &spawned));
+        text += &format!(", spawned {}", shards(names, &spawned));
     }
-    with_capacity(told, &state.capacity, with_hint)
+    with_capacity(text, &state.capacity, with_hint)
 }
 
 fn renewed(result: &RenewResult, with_hint: bool) -> Vec<String> {
     let until = result.new_deadline.as_millis();
-    let told = format!("renewed until {until}{}", notice(result.notice));
-    with_capacity(told, &result.capacity, with_hint)
+    let text = format!("renewed until {until}{}", notice(result.notice));
+    with_capacity(text, &result.capacity, with_hint)
 }
 
-fn with_capacity(told: String, hint: &CapacityHint, with_hint: bool) -> Vec<String> {
-    let mut answer = vec![told];
+fn with_capacity(text: String, hint: &CapacityHint, with_hint: bool) -> Vec<String> {
+    let mut answer = vec![text];
     if with_hint {
         answer.push(format!(
-            "besides: {} available, {}, {} waiting",
+            "hint: {} available, {}, {} waiting",
             hint.available_count,
             first_deadline(hint.earliest_deadline),
             hint.waiting_workers,
@@ -95,17 +95,17 @@ fn with_capacity(told: String, hint: &CapacityHint, with_hint: bool) -> Vec<Stri
 }
 
 fn notice(notice: Option<HolderNotice>) -> String {
-    let mut told = String::new();
-    let Some(notice) = notice else { return told };
+    let mut text = String::new();
+    let Some(notice) = notice else { return text };
     if notice.paused {
-        told += ", the run is paused";
+        text += ", the run is paused";
     }
     if let Some(request) = notice.split_request {
-        let (requester, asked, expires) = (request.requester, request.asked_at, request.expires_at);
-        let (asked, expires) = (asked.as_millis(), expires.as_millis());
-        told += &format!(", {} asked at {asked} for a part until {expires}", worker(requester));
+        let (at, expires) = (request.asked_at.as_millis(), request.expires_at.as_millis());
+        let requester = worker(request.requester);
+        text += &format!(", {requester} requested a part at {at} until {expires}");
     }
-    told
+    text
 }
 
 fn first_deadline(deadline: Option<LogicalTime>) -> String {
@@ -116,49 +116,49 @@ fn first_deadline(deadline: Option<LogicalTime>) -> String {
 }
 
 pub(super) fn summary(names: &Names, shard: &ShardSummary) -> String {
-    let mut told = format!(
+    let mut text = format!(
         "{} {} {}",
         names.of_shard(shard.shard),
         range(&shard.start, &shard.end),
         lower(shard.status),
     );
     if let Some(reason) = shard.park_reason {
-        told += &format!(" ({})", lower(reason));
+        text += &format!(" ({})", lower(reason));
     }
     if let Some(deadline) = shard.lease_deadline {
-        told += &format!(", leased until {}", deadline.as_millis());
+        text += &format!(", leased until {}", deadline.as_millis());
     }
-    told += &format!(", cursor {}", shard.last_key.as_deref().map_or("none".into(), key));
-    told += &format!(", acquires {}", shard.acquire_count);
+    text += &format!(", cursor {}", shard.last_key.as_deref().map_or("none".into(), key));
+    text += &format!(", acquires {}", shard.acquire_count);
     if let Some(parent) = shard.parent {
-        told += &format!(", split from {}", names.of_shard(parent));
+        text += &format!(", split from {}", names.of_shard(parent));
     }
     if shard.spawned_count > 0 {
-        told += &format!(", spawned {}", shard.spawned_count);
+        text += &format!(", spawned {}", shard.spawned_count);
     }
-    told
+    text
 }
 
 fn run(names: &Names, record: &RunRecord) -> Vec<String> {
-    let mut told = format!("{} {}", names.of_run(record.run), lower(record.status));
+    let mut text = format!("{} {}", names.of_run(record.run), lower(record.status));
     if record.paused {
-        told += ", paused";
+        text += ", paused";
     }
-    told += &format!(", lease {}", record.config.lease_duration_ms);
+    text += &format!(", lease {}", record.config.lease_duration_ms);
     if let Some(retries) = record.config.max_shard_retries {
-        told += &format!(", retries {retries}");
+        text += &format!(", retries {retries}");
     }
     if record.config.cursor_semantics == CursorSemantics::Dispatched {
-        told += ", dispatched";
+        text += ", dispatched";
     }
-    told += &format!(", created at {}", record.created_at.as_millis());
+    text += &format!(", created at {}", record.created_at.as_millis());
     if let Some(end) = record.completed_at {
-        told += &format!(", ended at {}", end.as_millis());
+        text += &format!(", ended at {}", end.as_millis());
     }
-    let mut answer = vec![told, format!("shards: {}", shards(names, &record.root_shards))];
+    let mut answer = vec![text, format!("shards: {}", shards(names, &record.root_shards))];
     answer.extend(record.op_log.entries().map(|entry| {
         let (op, at) = (entry.op.as_raw(), entry.executed_at.as_millis());
-        format!("remembers {op}: {} at {at}", lower(entry.kind))
+        format!("op {op}: {} at {at}", lower(entry.kind))
     }));
     answer
 }

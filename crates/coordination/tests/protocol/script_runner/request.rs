@@ -1,132 +1,175 @@
-//! What a command asks, as a request.
+//! Reads operations. Names of shards and leases are resolved on the way.
+
+use std::error::Error;
 
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, LogicalTime, ShardSpecRef, WorkerId,
-    plan_split_replace_with_children, plan_split_residual,
+    CursorSemantics, CursorUpdate, LogicalTime, ShardInput, ShardSpecRef, SplitChild, SplitPart,
+    WorkerId, plan_split_replace_with_children, plan_split_residual,
 };
 use shardwright_coordination::operation::{
     Acquire, ChangeRun, Checkpoint, Claim, CollectClaimCandidates, Complete, CreateRun,
-    CreateRunWithShards, DeclineSplit, GetRun, GetRunProgress, ListShards, ParkShard,
-    RegisterShards, Release, Renew, RequestSplit, SplitReplace, SplitResidual, UnparkShard,
+    CreateRunWithShards, DeclineSplit, GetRunProgress, ListShards, ParkShard, RegisterShards,
+    Release, Renew, RequestSplit, SplitReplace, SplitResidual, UnparkShard,
 };
-use shardwright_coordination::{Request, RunConfig};
+use shardwright_coordination::{
+    ParkReason, Request, RunConfig, RunTransition, ShardFilter, ShardStatus,
+};
 
-use super::command::{Action, RunAction, Settings};
-use super::literal::{RangeText, children, manifest};
-use super::world::{Scope, World, with_causes};
+use super::command::{NoCommand, Scope};
+use super::literal::{key, number, range};
+use super::words::{Parsed, Words};
+use super::world::{World, with_causes};
 
-/// Why a command sends no request.
-pub(super) enum Unsent {
-    /// The story is wrong.
-    Mistake(String),
-    /// The sender refuses it: this is the answer.
-    Refused(String),
-}
-
-impl From<String> for Unsent {
-    fn from(mistake: String) -> Self {
-        Self::Mistake(mistake)
-    }
-}
+type Read = Result<Request<Vec<u8>>, NoCommand>;
 
 impl World {
-    /// What a worker asks.
-    pub(super) fn request_of<'a>(
+    /// Reads an operation of a worker.
+    pub(super) fn worker_request(
         &self,
         scope: Scope,
         worker: WorkerId,
-        action: &'a Action,
-    ) -> Result<Request<&'a [u8]>, Unsent> {
-        let run = scope.run;
-        let key = |shard: &str| self.key(scope, shard);
-        let lease = |shard: &str| self.lease(scope, worker, shard);
-        let until = |moment: u64| LogicalTime::from_millis(moment).millis_since(self.now);
-        Ok(match action {
-            Action::Acquire { shard, .. } => Acquire { key: key(shard)?, worker }.into(),
-            Action::Claim { .. } => Claim { run, worker }.into(),
-            Action::Candidates { limit } => {
-                CollectClaimCandidates { run, worker, limit: *limit as usize }.into()
+        words: &mut Words<'_>,
+    ) -> Read {
+        let (run, name) = (scope.run, words.next()?);
+        match name {
+            "claim" => return Ok(Claim { run, worker }.into()),
+            "candidates" => {
+                let limit = words.after("limit").map_or(Ok(100), number)? as usize;
+                return Ok(CollectClaimCandidates { run, worker, limit }.into());
             }
-            Action::RequestSplit { shard, until: end } => {
-                let (key, patience_ms) = (key(shard)?, until(*end));
-                RequestSplit { key, requester: worker, patience_ms }.into()
+            _ => {}
+        }
+        let shard = words.next()?;
+        let shard_key = self.key(scope, shard)?;
+        match name {
+            "acquire" => return Ok(Acquire { key: shard_key, worker }.into()),
+            "request-split" => {
+                let patience_ms = self.until(words)?;
+                return Ok(RequestSplit { key: shard_key, requester: worker, patience_ms }.into());
             }
-            Action::Renew { shard, .. } => Renew { lease: lease(shard)? }.into(),
-            Action::Checkpoint { shard, cursor, op } => {
-                Checkpoint { lease: lease(shard)?, cursor: cursor.as_update(), op: *op }.into()
+            _ => {}
+        }
+        let lease = self.lease(scope, worker, shard)?;
+        Ok(match name {
+            "renew" => Renew { lease }.into(),
+            "checkpoint" => Checkpoint { lease, cursor: words.cursor()?, op: words.op()? }.into(),
+            "complete" => Complete { lease, cursor: words.cursor()?, op: words.op()? }.into(),
+            "park" => {
+                let (reason, detail) = park(words)?;
+                ParkShard { lease, reason, detail, op: words.op()? }.into()
             }
-            Action::Complete { shard, cursor, op } => {
-                Complete { lease: lease(shard)?, cursor: cursor.as_update(), op: *op }.into()
+            "release" => Release { lease, op: words.op()? }.into(),
+            "decline-split" => DeclineSplit { lease, pause_ms: self.until(words)? }.into(),
+            "split-replace" => {
+                let (children, op) = (words.ranges()?, words.op()?);
+                SplitReplace { lease, parts: replace(&children)?, op }.into()
             }
-            Action::Park { shard, reason, detail, op } => {
-                let lease = lease(shard)?;
-                ParkShard { lease, reason: *reason, detail: detail.as_slice(), op: *op }.into()
+            "split-residual" => {
+                let (whole, boundary) = (range(words.next()?, 0)?, words.expect("at")?);
+                let (boundary, op) = (key(boundary)?, words.op()?);
+                let (whole, cursor) = (whole.spec.as_ref(), whole.cursor.as_ref());
+                let plan = plan_split_residual(whole, cursor, &boundary);
+                let plan = plan.map_err(|error| no("plan", &error))?;
+                let [narrowed, residual] =
+                    [plan.narrowed(), plan.residual()].map(|part| part.map(|bytes| bytes.to_vec()));
+                SplitResidual { lease, narrowed, residual, op }.into()
             }
-            Action::Release { shard, op } => Release { lease: lease(shard)?, op: *op }.into(),
-            Action::DeclineSplit { shard, until: end } => {
-                DeclineSplit { lease: lease(shard)?, pause_ms: until(*end) }.into()
-            }
-            Action::SplitReplace { shard, children: ranges, op } => {
-                let (lease, (whole, cursor)) = (lease(shard)?, hull(ranges));
-                let plan = plan_split_replace_with_children(whole, cursor, &children(ranges));
-                let plan = plan.map_err(|error| no("plan", &with_causes(&error)))?;
-                SplitReplace { lease, parts: plan.children().to_vec(), op: *op }.into()
-            }
-            Action::SplitResidual { shard, whole, boundary, op } => {
-                let lease = lease(shard)?;
-                let plan = plan_split_residual(whole.spec(), whole.cursor(), boundary);
-                let plan = plan.map_err(|error| no("plan", &with_causes(&error)))?;
-                let (narrowed, residual) = (plan.narrowed(), plan.residual());
-                SplitResidual { lease, narrowed, residual, op: *op }.into()
-            }
+            other => return Err(format!("unknown operation `{other}` of a worker").into()),
         })
     }
 
-    /// What is asked of a run.
-    pub(super) fn request_about<'a>(
-        &self,
-        scope: Scope,
-        action: &'a RunAction,
-    ) -> Result<Request<&'a [u8]>, Unsent> {
+    /// Reads an operation on a run.
+    pub(super) fn run_request(&self, scope: Scope, name: &str, words: &mut Words<'_>) -> Read {
         let run = scope.run;
-        Ok(match action {
-            RunAction::Create(settings) => CreateRun { run, config: config(settings)? }.into(),
-            RunAction::Register(ranges, op) => {
-                RegisterShards { run, shards: manifest(ranges), op: *op }.into()
+        let change = match name {
+            "complete-run" => Some(RunTransition::Complete),
+            "fail-run" => Some(RunTransition::Fail),
+            "cancel-run" => Some(RunTransition::Cancel),
+            "pause-run" => Some(RunTransition::Pause),
+            "resume-run" => Some(RunTransition::Resume),
+            _ => None,
+        };
+        if let Some(change) = change {
+            return Ok(ChangeRun { run, change, op: words.op()? }.into());
+        }
+        Ok(match name {
+            "create-run" => CreateRun { run, config: config(words)? }.into(),
+            "register" => RegisterShards { run, shards: words.ranges()?, op: words.op()? }.into(),
+            "create-run-with-shards" => {
+                let (config, shards) = (config(words)?, words.ranges()?);
+                CreateRunWithShards { run, config, shards, op: words.op()? }.into()
             }
-            RunAction::CreateWithShards(settings, ranges, op) => {
-                let (config, shards) = (config(settings)?, manifest(ranges));
-                CreateRunWithShards { run, config, shards, op: *op }.into()
+            "unpark" => {
+                UnparkShard { key: self.key(scope, words.next()?)?, op: words.op()? }.into()
             }
-            RunAction::Change(change, op) => ChangeRun { run, change: *change, op: *op }.into(),
-            RunAction::Unpark { shard, op } => {
-                UnparkShard { key: self.key(scope, shard)?, op: *op }.into()
-            }
-            RunAction::Show => GetRun { run }.into(),
-            RunAction::Progress => GetRunProgress { run }.into(),
-            RunAction::List(filter) => ListShards { run, filter: *filter }.into(),
+            "progress" => GetRunProgress { run }.into(),
+            "list" => ListShards { run, filter: filter(words)? }.into(),
+            other => return Err(format!("unknown command `{other}`").into()),
         })
+    }
+
+    /// Reads `until` and a time, as a duration from now.
+    fn until(&self, words: &mut Words<'_>) -> Parsed<u64> {
+        let end = LogicalTime::from_millis(number(words.expect("until")?)?);
+        Ok(end.millis_since(self.now))
     }
 }
 
-fn no(what: &str, why: &str) -> Unsent {
-    Unsent::Refused(format!("no {what}: {why}"))
+fn no(what: &str, error: &dyn Error) -> NoCommand {
+    NoCommand::Refused(format!("no {what}: {}", with_causes(error)))
 }
 
-fn config(settings: &Settings) -> Result<RunConfig, Unsent> {
-    let semantics = match settings.dispatched {
+/// Plans a split into `children`. The parent is as the author of the children must know it: it
+/// spans them, and it is processed as far as the furthest child claims.
+fn replace(children: &[ShardInput<Vec<u8>>]) -> Result<Vec<SplitPart<Vec<u8>>>, NoCommand> {
+    let children: Vec<_> = children
+        .iter()
+        .map(|child| SplitChild { spec: child.spec.as_ref(), cursor: child.cursor.as_ref() })
+        .collect();
+    let start = children.iter().map(|child| child.spec.start()).min().unwrap_or_default();
+    let end = children.iter().map(|child| child.spec.end()).max().unwrap_or_default();
+    let cursors = children.iter().map(|child| child.cursor);
+    let furthest = cursors.max_by_key(|cursor| cursor.last_key());
+    let cursor: CursorUpdate<'_> = furthest.unwrap_or_default();
+    let parent = ShardSpecRef::new(start, end, b"");
+    let plan = plan_split_replace_with_children(parent, cursor, &children);
+    let plan = plan.map_err(|error| no("plan", &error))?;
+    Ok(plan.children().iter().map(|child| child.map(|bytes| bytes.to_vec())).collect())
+}
+
+fn config(words: &mut Words<'_>) -> Result<RunConfig, NoCommand> {
+    let lease_ms = number(words.setting("lease").ok_or("a run needs `lease=`".to_owned())?)?;
+    let retries = words.setting("retries").map(number).transpose()?.map(|n| n as u32);
+    let semantics = match words.flag("dispatched") {
         true => CursorSemantics::Dispatched,
         false => CursorSemantics::Completed,
     };
-    RunConfig::try_new(semantics, settings.lease, settings.retries)
-        .map_err(|error| no("configuration", &error.to_string()))
+    RunConfig::try_new(semantics, lease_ms, retries).map_err(|error| no("configuration", &error))
 }
 
-/// The shard that children would divide if their author knew it: from the least start to the
-/// greatest end, processed as far as any child claims.
-fn hull(ranges: &[RangeText]) -> (ShardSpecRef<'_>, CursorUpdate<'_>) {
-    let start = ranges.iter().map(|range| range.start.as_slice()).min().unwrap_or_default();
-    let end = ranges.iter().map(|range| range.end.as_slice()).max().unwrap_or_default();
-    let furthest = ranges.iter().map(RangeText::cursor).max_by_key(|cursor| cursor.last_key());
-    (ShardSpecRef::new(start, end, b""), furthest.unwrap_or_default())
+fn park(words: &mut Words<'_>) -> Parsed<(ParkReason, Vec<u8>)> {
+    let reason = match words.next()? {
+        "permission-denied" => ParkReason::PermissionDenied,
+        "not-found" => ParkReason::NotFound,
+        "poisoned" => ParkReason::Poisoned,
+        "too-many-errors" => ParkReason::TooManyErrors,
+        "other" => ParkReason::Other,
+        other => return Err(format!("unknown park reason `{other}`")),
+    };
+    Ok((reason, words.after("detail").map_or(Ok(Vec::new()), key)?))
+}
+
+fn filter(words: &mut Words<'_>) -> Parsed<ShardFilter> {
+    let mut filter = match words.optional() {
+        None | Some("all") => ShardFilter::all(),
+        Some("active") => ShardFilter::active(),
+        Some("available") => ShardFilter::available(),
+        Some("parked") => ShardFilter::parked(),
+        Some("leased") => ShardFilter { is_leased: Some(true), ..ShardFilter::active() },
+        Some("done") => ShardFilter { status: Some(ShardStatus::Done), ..ShardFilter::all() },
+        Some("split") => ShardFilter { status: Some(ShardStatus::Split), ..ShardFilter::all() },
+        Some(other) => return Err(format!("unknown list `{other}`")),
+    };
+    filter.root_only = words.flag("roots");
+    Ok(filter)
 }

@@ -1,21 +1,22 @@
-//! What a story plays in: a coordinator, a clock, and what everybody remembers.
+//! What a script runs in: a coordinator, a clock, and the leases and names known so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
-use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey, TenantId, WorkerId};
+use shardwright_contracts::{
+    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 use shardwright_coordination::{
     CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease, Reply, Request,
     RunManagement, RunRecord, ShardFilter, ShardSummary, StateTransitionEvent,
 };
 
-use super::command::{Command, Line};
+use super::command::{Command, NoCommand, Scope, default_runtime_config};
 use super::names::Names;
-use super::parse::default_runtime_config;
 use super::render;
-use super::request::Unsent;
+use super::words::Words;
 
-/// What a command answers, line by line; an error is a mistake in the story, not a refusal.
+/// The answer to a command, line by line. An error is a mistake in the script, not a refusal.
 pub(super) type Answer = Result<Vec<String>, String>;
 
 pub(super) struct World {
@@ -24,7 +25,7 @@ pub(super) struct World {
     pub(super) now: LogicalTime,
     /// The lease that each worker was granted last, for each shard.
     leases: BTreeMap<(WorkerId, ShardKey), Lease>,
-    untold_events: Vec<StateTransitionEvent>,
+    unread_events: Vec<StateTransitionEvent>,
     known_runs: BTreeSet<(TenantId, RunId)>,
 }
 
@@ -35,15 +36,6 @@ struct VisibleState {
     bytes: usize,
 }
 
-/// For whom a command runs.
-#[derive(Clone, Copy)]
-pub(super) struct Scope {
-    pub(super) tenant: TenantId,
-    pub(super) run: RunId,
-    /// The fence of the lease to show, if not that of the lease that the worker has.
-    pub(super) fence: Option<u64>,
-}
-
 impl World {
     pub(super) fn new() -> Self {
         Self {
@@ -51,75 +43,59 @@ impl World {
             names: Names::default(),
             now: LogicalTime::ZERO,
             leases: BTreeMap::new(),
-            untold_events: Vec::new(),
+            unread_events: Vec::new(),
             known_runs: BTreeSet::new(),
         }
     }
 
-    /// Carries out a command. A refusal or a replay that left a trace is told as one that did.
-    pub(super) fn execute(&mut self, line: &Line) -> Answer {
-        if let Some(at) = line.at {
-            self.now = LogicalTime::from_millis(at);
-        }
-        let (tenant, run) = (self.names.tenant(&line.tenant), self.names.run(&line.run));
-        self.known_runs.insert((tenant, run));
-        let scope = Scope { tenant, run, fence: line.fence };
-        if let Command::Coordinator(config) = line.command {
-            self.coordinator = coordinator(config);
-            return Ok(vec!["ready".to_owned()]);
-        }
+    /// Executes a line. The answer marks a refusal or a replay that changed something.
+    pub(super) fn execute(&mut self, line: &str) -> Answer {
+        let mut words = Words::new(line);
+        let scope = self.scope(&mut words)?;
+        self.known_runs.insert((scope.tenant, scope.run));
+        let command = match self.command(scope, &mut words) {
+            Ok(command) => command,
+            Err(NoCommand::Refused(why)) => return Ok(vec![why]),
+            Err(NoCommand::Mistake(mistake)) => return Err(mistake),
+        };
+        let with_hint = words.flag("hint");
+        words.end()?;
         let before = self.visible_state();
-        let mut answer = match &line.command {
-            Command::Worker(worker, action) => {
-                let request = self.request_of(scope, *worker, action);
-                self.send(scope, request, action.wants_hint())?
+        let mut answer = match command {
+            Command::Coordinator(config) => {
+                self.coordinator = coordinator(config);
+                return Ok(vec!["ready".to_owned()]);
             }
-            Command::Run(action) => {
-                let request = self.request_about(scope, action);
-                self.send(scope, request, false)?
-            }
-            Command::ShowShard(shard) => self.show_shard(scope, shard)?,
-            Command::Events => self.tell_events(),
             Command::RaiseFloor(floor) => {
-                self.coordinator.raise_fence_floor(*floor);
+                self.coordinator.raise_fence_floor(floor);
                 vec!["done".to_owned()]
             }
-            Command::Coordinator(_) => Vec::new(),
+            Command::Call(request) => self.send(scope, &request, with_hint),
+            Command::ShowShard(shard) => self.show_shard(scope, shard),
+            Command::Events => self.read_events(),
         };
         let events = self.coordinator.take_events();
         let promises_no_effect = answer
             .first()
-            .is_some_and(|told| ["refused", "replayed"].iter().any(|word| told.starts_with(word)));
+            .is_some_and(|line| ["refused", "replayed"].iter().any(|word| line.starts_with(word)));
         if promises_no_effect && (before != self.visible_state() || !events.is_empty()) {
             answer.push("(yet something changed)".to_owned());
         }
-        self.untold_events.extend(events);
+        self.unread_events.extend(events);
         Ok(answer)
     }
 
-    /// Sends a request and puts the answer into words.
-    fn send(
-        &mut self,
-        scope: Scope,
-        request: Result<Request<&[u8]>, Unsent>,
-        with_hint: bool,
-    ) -> Answer {
-        let request = match request {
-            Ok(request) => request,
-            Err(Unsent::Refused(why)) => return Ok(vec![why]),
-            Err(Unsent::Mistake(mistake)) => return Err(mistake),
-        };
-        let shown = request.lease().copied();
-        let done = render::done(&request);
-        let reply = match self.coordinator.call(self.now, scope.tenant, request) {
+    /// Sends a request and renders the answer.
+    fn send(&mut self, scope: Scope, request: &Request<Vec<u8>>, with_hint: bool) -> Vec<String> {
+        let reply = match self.coordinator.call(self.now, scope.tenant, request.as_ref()) {
             Ok(reply) => reply,
-            Err(error) => return Ok(self.refusal(&error)),
+            Err(error) => return self.refusal(&error),
         };
-        self.remember(shown, &reply);
-        Ok(render::reply(&self.names, &reply, done, with_hint))
+        self.remember(request.lease().copied(), &reply);
+        render::reply(&self.names, &reply, render::done(request), with_hint)
     }
 
-    /// Takes note of leases and of the names of new shards.
+    /// Records leases and the names of new shards.
     fn remember(&mut self, shown: Option<Lease>, reply: &Reply) {
         let parent = shown.map(|lease| lease.shard());
         match (reply, shown, parent) {
@@ -141,27 +117,27 @@ impl World {
         }
     }
 
-    fn show_shard(&mut self, scope: Scope, name: &str) -> Answer {
-        let (wanted, Scope { tenant, run, .. }) = (self.names.shard(name)?, scope);
+    fn show_shard(&mut self, scope: Scope, wanted: ShardId) -> Vec<String> {
+        let Scope { tenant, run, .. } = scope;
         let (mut shards, all) = (Vec::new(), ShardFilter::all());
         let listed = self.coordinator.list_shards_into(self.now, tenant, run, all, &mut shards);
-        Ok(match (listed, shards.iter().find(|shard| shard.shard == wanted)) {
+        match (listed, shards.iter().find(|shard| shard.shard == wanted)) {
             (Err(error), _) => self.refusal(&error),
             (Ok(()), Some(shard)) => vec![render::summary(&self.names, shard)],
             (Ok(()), None) => vec!["not there".to_owned()],
-        })
+        }
     }
 
-    /// Tells the events since they were last asked for.
-    fn tell_events(&mut self) -> Vec<String> {
-        if self.untold_events.is_empty() {
+    /// Renders the events since the last `events` command.
+    fn read_events(&mut self) -> Vec<String> {
+        if self.unread_events.is_empty() {
             return vec!["none".to_owned()];
         }
-        let events = std::mem::take(&mut self.untold_events);
+        let events = std::mem::take(&mut self.unread_events);
         events.iter().map(|event| render::event(&self.names, event)).collect()
     }
 
-    /// All runs and shards as anybody can see them, and how much room they take.
+    /// All runs and shards as queries show them, and the memory that they use.
     fn visible_state(&mut self) -> VisibleState {
         let mut runs = Vec::new();
         for &(tenant, run) in &self.known_runs {
@@ -197,7 +173,7 @@ impl World {
         granted.ok_or_else(|| format!("w{} was never granted shard {shard}", worker.as_raw()))
     }
 
-    /// A refusal in words, with its causes.
+    /// Renders a refusal with its causes.
     fn refusal(&self, error: &dyn Error) -> Vec<String> {
         vec![format!("refused: {}", self.names.in_text(&with_causes(error)))]
     }
@@ -209,14 +185,14 @@ fn coordinator(config: CoordinatorRuntimeConfig) -> InMemoryCoordinator {
     coordinator
 }
 
-/// An error and what it says of its causes, each once.
+/// An error and its causes, each text once.
 pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }
