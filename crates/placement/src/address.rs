@@ -4,40 +4,40 @@ use std::sync::Arc;
 
 use crate::limits::MAX_NODE_ADDRESS_SIZE;
 
-/// How an id begins that names its shard; no address may begin so.
+/// The prefix of an id that names its shard. No address starts with it.
 pub(crate) const SHARD_PREFIX: &str = "shard#";
 
-/// Where a node can be reached, as the cluster writes it: `host:port`, usually.
+/// The network address of a node, usually `host:port`.
 ///
 /// It is cheap to copy. It has no `/` and no `,`, because ids and stored values are cut there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeAddress(Arc<str>);
 
-/// Why a text is no node address.
+/// Why a node address is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeAddressError {
-    /// There is no text.
+    /// It is empty.
     #[error("a node address is empty")]
     Empty,
-    /// The text is too long.
+    /// It is too long.
     #[error("a node address has {size} bytes, at most {MAX_NODE_ADDRESS_SIZE} are allowed")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         size: usize,
     },
-    /// Something in it is not a visible ASCII character, or is one that separates.
+    /// It contains a separator, or a character that is not visible ASCII.
     #[error("a node address has a character at byte {at} that is not allowed")]
     Character {
-        /// Where.
+        /// The position of the character.
         at: usize,
     },
-    /// It would be taken for the number of a shard.
-    #[error("a node address begins like the number of a shard")]
+    /// It looks like the number of a shard.
+    #[error("a node address must not start with `shard#`")]
     LooksLikeShard,
 }
 
 impl NodeAddress {
-    /// Checks and keeps an address.
+    /// Parses an address.
     pub fn parse(text: &str) -> Result<Self, NodeAddressError> {
         check(text)?;
         Ok(Self(Arc::from(text)))
@@ -50,7 +50,7 @@ impl NodeAddress {
     }
 }
 
-/// Whether a text is an address.
+/// Checks an address.
 pub(crate) fn check(text: &str) -> Result<(), NodeAddressError> {
     if text.is_empty() {
         return Err(NodeAddressError::Empty);
@@ -98,7 +98,7 @@ mod tests {
     #[case("[2001:db8::1]:47001")]
     #[case("node1")]
     #[case("shard")]
-    fn hosts_with_and_without_a_port_are_addresses(#[case] text: &str) {
+    fn hosts_with_and_without_a_port_are_valid(#[case] text: &str) {
         assert_eq!(NodeAddress::parse(text).unwrap().as_str(), text);
     }
 
@@ -110,7 +110,7 @@ mod tests {
     #[case("ab\n", NodeAddressError::Character { at: 2 })]
     #[case("nöde:1", NodeAddressError::Character { at: 1 })]
     #[case("shard#5", NodeAddressError::LooksLikeShard)]
-    fn what_separates_or_misleads_is_no_address(
+    fn separators_and_shard_prefixes_are_invalid(
         #[case] text: &str,
         #[case] error: NodeAddressError,
     ) {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_have_512_bytes_and_no_more() {
+    fn address_is_limited_to_512_bytes() {
         assert!(NodeAddress::parse(&"a".repeat(512)).is_ok());
         let error = NodeAddressError::TooLong { size: 513 };
         assert_eq!(NodeAddress::parse(&"a".repeat(513)), Err(error));

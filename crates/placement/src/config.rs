@@ -1,63 +1,63 @@
 use crate::sharding::{ShardCount, Sharding};
 
-/// How a cluster behaves. The defaults are those of its specification where that names one.
+/// The configuration of a cluster. The defaults are those of its specification where it names one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// How ids become shards, and how many of these there are.
+    /// The hash and the number of shards.
     pub sharding: Sharding,
-    /// How long the same nodes must have been members before shards are placed for the first time
-    /// or moved for balance. Shards of dead and draining nodes do not wait.
+    /// How long the membership must be stable before the first placement and before rebalancing.
+    /// Shards of dead and draining nodes do not wait.
     pub cluster_state_stability_duration_ms: u64,
-    /// How often nodes look for something to do without a notification.
+    /// How often nodes check for work without a notification.
     pub shard_mapping_check_interval_ms: u64,
-    /// Most shards that are on their way for balance at the same time; [`None`] stands for
-    /// `max(1, num_shards / 128)`.
+    /// Maximum shards that move for balance at the same time. [`None`] means `max(1, num_shards /
+    /// 128)`.
     pub rebalance_shards_batch_size: Option<u32>,
-    /// How far the fullest and the emptiest node may be apart before a rebalance begins, as a
-    /// fraction of what a node would hold ideally.
+    /// How far the fullest and the emptiest node may differ before a rebalance starts, as a
+    /// fraction of the ideal number of shards.
     pub imbalance_threshold: f64,
-    /// Fewest nodes with which anything is placed or moved.
+    /// Minimum number of nodes for placing and moving shards.
     pub min_quorum: usize,
-    /// Whether a rebalance ends where it would not have begun, instead of when shards are spread
-    /// evenly.
+    /// Whether a rebalance stops at the threshold where it would not start, instead of at an even
+    /// spread.
     pub stop_at_threshold: bool,
-    /// Whether a call fails at once that finds no owner, instead of being held within its deadline.
+    /// Whether a call without an owner fails at once, instead of waiting within its deadline.
     pub strict: bool,
-    /// Most shards that one node gives or gets at the same time.
+    /// Maximum shards that one node gives or gets at the same time.
     pub in_flight_per_node_max: u32,
-    /// Most shards that are on their way at the same time.
+    /// Maximum shards in flight at the same time.
     pub in_flight_max: u32,
-    /// How long a shard stays where it was moved to, unless it must go.
+    /// How long a shard stays after a move, except for forced moves.
     pub move_cooldown_ms: u64,
-    /// After what time a shard that did not arrive is reported and holds up no other.
+    /// After this time a shard in flight is reported as stuck and no longer delays others.
     pub stuck_after_ms: u64,
-    /// What becomes of a pinned shard whose node is gone.
+    /// How to treat a pinned shard whose node is gone.
     pub pin_policy: PinPolicy,
     /// How load is balanced, where loads are known.
     pub load: LoadBands,
-    /// After what time a held call looks again without a notification.
+    /// After this time a waiting call is retried without a notification.
     pub moving_retry_ms: u64,
 }
 
-/// What becomes of a pinned shard whose node is gone or draining.
+/// How to treat a pinned shard whose node is gone or draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PinPolicy {
-    /// Another node has it until its own is back.
+    /// Another node holds it until its own node is back.
     #[default]
     SpillAndReturn,
-    /// It waits, and its calls with it.
+    /// It waits for its node, and so do its calls.
     Wait,
 }
 
-/// When load is moved, in parts of what a node should bear.
+/// When load is moved, as multiples of a node's share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBands {
-    /// It begins when a node bears more than this, or less than as much below one.
+    /// Rebalancing starts when a node has more than this, or as much less than one.
     pub start: f64,
-    /// It ends when no node is further from one than this.
+    /// Rebalancing stops when no node is further from one than this.
     pub stop: f64,
-    /// What every shard counts even if it bears nothing, in parts of the mean load: without it,
-    /// all idle shards could end up on one node.
+    /// The minimum cost of a shard, as a fraction of the mean load. Without it all idle shards
+    /// could be placed on one node.
     pub reserve: f64,
 }
 
@@ -89,7 +89,7 @@ impl Default for ClusterConfig {
     }
 }
 
-/// What a configuration cannot mean.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A number must be at least one.
@@ -98,7 +98,7 @@ pub enum ConfigError {
     /// A fraction must be a number that is not negative.
     #[error("{0} must be a number and not negative")]
     NotAFraction(&'static str),
-    /// The bands of load must lie inside each other.
+    /// The load bands must be nested.
     #[error("load.stop must be at least 1, and load.start above it and below 2")]
     Bands,
 }
@@ -110,14 +110,14 @@ impl ClusterConfig {
         Self { sharding: Sharding { num_shards, ..Sharding::default() }, ..Self::default() }
     }
 
-    /// Most shards that are on their way for balance at the same time.
+    /// Maximum shards that move for balance at the same time.
     #[must_use]
     pub fn batch_size(&self) -> u32 {
         let by_count = || (self.sharding.num_shards.get() / 128).max(1);
         self.rebalance_shards_batch_size.unwrap_or_else(by_count)
     }
 
-    /// Whether the numbers make sense together.
+    /// Checks that the numbers are consistent.
     pub fn validate(&self) -> Result<(), ConfigError> {
         for (name, value) in [
             ("shard_mapping_check_interval_ms", self.shard_mapping_check_interval_ms),
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_never_empty() {
+    fn batch_is_never_empty() {
         let of = |count| ClusterConfig::with_num_shards(ShardCount::try_new(count).unwrap());
         assert_eq!((of(1).batch_size(), of(64).batch_size(), of(256).batch_size()), (1, 1, 2));
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_refused() {
+    fn invalid_numbers_are_refused() {
         assert_eq!(with(|one| one.min_quorum = 0), Err(ConfigError::Zero("min_quorum")));
         assert_eq!(with(|one| one.in_flight_max = 0), Err(ConfigError::Zero("in_flight_max")));
         let batch = with(|one| one.rebalance_shards_batch_size = Some(0));

@@ -7,51 +7,51 @@ use crate::limits::{MAX_FLAG_SIZE, MAX_OTHER_FLAGS};
 const PINNED: &str = "pinned";
 const HOME: &str = "home=";
 
-/// Something that is said of a shard besides where it is.
+/// A flag of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// `pinned`: the shard is not moved for the sake of balance.
+    /// `pinned`: the shard does not move for balance.
     Pinned,
-    /// `home=<address>`: a pinned shard that had to leave its node belongs there.
+    /// `home=<address>`: the node of a pinned shard that had to leave it.
     Home(NodeAddress),
-    /// What others wrote; it is kept and means nothing here.
+    /// A flag of another program. It is kept and ignored.
     Other(Arc<str>),
 }
 
-/// Why a text is no flag, or no list of them.
+/// Why a flag or a list of flags is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
-    /// There is no text.
+    /// It is empty.
     #[error("a flag is empty")]
     Empty,
-    /// The text is too long.
+    /// It is too long.
     #[error("a flag has {size} bytes, at most {MAX_FLAG_SIZE} are allowed")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         size: usize,
     },
-    /// It has a comma or a control character, which its stored form cannot hold.
+    /// It contains a comma or a control character, which the stored form cannot represent.
     #[error("a flag has a character at byte {at} that is not allowed")]
     Character {
-        /// Where.
+        /// The position of the character.
         at: usize,
     },
-    /// The home is no node.
-    #[error("a flag names no home: {0}")]
+    /// The home is not a node address.
+    #[error("invalid home in a flag: {0}")]
     Home(#[source] NodeAddressError),
-    /// Two pins are there, or two homes. What others wrote may be there as often as they like.
-    #[error("a flag is there twice")]
+    /// There are two pins or two homes. Flags of other programs may repeat.
+    #[error("a flag is given twice")]
     Twice,
-    /// Others wrote too many.
-    #[error("a shard has {count} flags of others, at most {MAX_OTHER_FLAGS} are allowed")]
+    /// There are too many flags of other programs.
+    #[error("a shard has {count} unknown flags, at most {MAX_OTHER_FLAGS} are allowed")]
     TooMany {
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
 
 impl Flag {
-    /// Reads a flag.
+    /// Parses a flag.
     pub fn parse(text: &str) -> Result<Self, FlagError> {
         if text.is_empty() {
             return Err(FlagError::Empty);
@@ -112,7 +112,7 @@ impl Flags {
         self.0.iter()
     }
 
-    /// Whether there are none.
+    /// Whether there is no flag.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -124,7 +124,7 @@ impl Flags {
         self.0.contains(&Flag::Pinned)
     }
 
-    /// Where a pinned shard belongs that had to leave.
+    /// The home of a pinned shard that had to leave it.
     #[must_use]
     pub fn home(&self) -> Option<&NodeAddress> {
         self.0.iter().find_map(|flag| match flag {
@@ -133,7 +133,7 @@ impl Flags {
         })
     }
 
-    /// The same flags for a shard that is pinned where it is.
+    /// The same flags with a pin to the current node.
     #[must_use]
     pub fn pinned(&self) -> Self {
         let mut flags = self.without_home();
@@ -143,7 +143,7 @@ impl Flags {
         flags
     }
 
-    /// The same flags for a shard that is not pinned.
+    /// The same flags without a pin.
     #[must_use]
     pub fn unpinned(&self) -> Self {
         let mut flags = self.without_home();
@@ -151,7 +151,7 @@ impl Flags {
         flags
     }
 
-    /// The same flags for a shard that is away from its home.
+    /// The same flags with a home.
     #[must_use]
     pub(crate) fn away_from(&self, home: &NodeAddress) -> Self {
         let mut flags = self.without_home();
@@ -159,7 +159,7 @@ impl Flags {
         flags
     }
 
-    /// The same flags for a shard that is where it belongs.
+    /// The same flags without a home.
     #[must_use]
     pub(crate) fn without_home(&self) -> Self {
         let kept = self.0.iter().filter(|flag| !matches!(flag, Flag::Home(_)));
@@ -188,18 +188,18 @@ mod tests {
     #[case(&["home=a", "home=b"], FlagError::Twice)]
     #[case(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f", "g"],
         FlagError::TooMany { count: 17 })]
-    fn what_cannot_be_a_list_of_flags_is_refused(#[case] texts: &[&str], #[case] error: FlagError) {
+    fn invalid_flag_lists_are_refused(#[case] texts: &[&str], #[case] error: FlagError) {
         assert_eq!(flags(texts), Err(error));
     }
 
     #[test]
-    fn a_flag_may_have_1024_bytes_and_no_more() {
+    fn flag_is_limited_to_1024_bytes() {
         assert!(Flag::parse(&"x".repeat(1_024)).is_ok());
         assert_eq!(Flag::parse(&"x".repeat(1_025)), Err(FlagError::TooLong { size: 1_025 }));
     }
 
     #[test]
-    fn pinning_away_and_back_keeps_what_others_wrote() {
+    fn pinning_keeps_unknown_flags() {
         let before = flags(&["hot"]).unwrap();
         let home = NodeAddress::parse("n1:1").unwrap();
         let pinned = before.pinned();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_room_for_a_pin_and_its_home() {
+    fn pin_and_home_always_fit() {
         let texts: Vec<String> = (0..MAX_OTHER_FLAGS).map(|number| number.to_string()).collect();
         let full = flags(&texts.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         let away = full.pinned().away_from(&NodeAddress::parse("n1:1").unwrap());
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_twice_is_kept_twice() {
+    fn repeated_unknown_flags_are_kept() {
         let twice = flags(&["x", "pinned", "x"]).unwrap();
         assert_eq!(twice.iter().len(), 3);
     }
 
     proptest! {
         #[test]
-        fn a_flag_that_is_read_is_written_the_same(text in "[ -~]{0,30}") {
+        fn flags_round_trip(text in "[ -~]{0,30}") {
             if let Ok(flag) = Flag::parse(&text) {
                 prop_assert_eq!(flag.to_string(), text);
             }

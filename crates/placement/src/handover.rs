@@ -1,5 +1,5 @@
-//! What a node has to do about its shards, how it gives one away, and how far a node is that gives
-//! all of them away.
+//! The duties of a node: which shards it claims and releases, how it hands one over, and how far a
+//! drain is.
 
 use std::fmt;
 
@@ -11,63 +11,61 @@ use crate::ops;
 use crate::shard_map::ShardInfo;
 use crate::shard_map::ShardMap;
 
-/// What a node knows of a shard that it may have to give away.
+/// The state of a shard on the node that may hand it over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// Whether the node still admits calls to the shard.
     pub admitting: bool,
-    /// Calls that run. While the shard drains, more may come, but only as part of one that runs.
+    /// Running calls. While the shard drains, only nested calls of these are admitted.
     pub calls: u64,
-    /// Objects of the shard that are on the node.
+    /// Objects of the shard on the node.
     pub objects: u64,
     /// Whether there is a release with unknown outcome.
     pub in_doubt: bool,
 }
 
-/// How a node has fared so far with giving a shard away.
+/// The history of a handover on its node.
 ///
-/// While the calls that run are waited for, others are held, and each of those has a deadline of
-/// its own. So a call that takes long must not be waited for at their cost: the node stops
-/// admitting for a moment, and if the calls have not ended by then, it serves on for a while and
-/// tries again, less and less often and each time for a longer moment. Only when that has gone on
-/// for too long are the calls waited for to their end, whatever becomes of those that are held; and
-/// a node that leaves with all its shards has less time for that than one that gives away some.
+/// While running calls are awaited, new calls are held, and each has its own deadline. So a long
+/// call must not block the others. The node stops admitting calls for a short time. If the running
+/// calls have not ended by then, it admits calls again and retries later, with growing pauses and
+/// growing hold times. After `force_ms` it waits for the running calls to their end, even if held
+/// calls time out. A node that leaves the cluster has less time.
 ///
-/// A store may refuse the release itself, for as long as it has no room. No other node can have the
-/// shard then, so the node serves on, and tries again less and less often.
+/// A store without room may refuse the release. No other node can get the shard then, so the node
+/// keeps serving and retries with growing pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoverAttempts {
-    /// How long the shard has been to go.
+    /// How long the handover has been due.
     pub since_ms: u64,
-    /// How long the node has been admitting calls, or has not, since that changed last.
+    /// How long the node has been admitting calls, or not admitting them.
     pub as_it_is_ms: u64,
-    /// How often it has stopped admitting calls and taken that back.
+    /// How often the node has stopped admitting calls and resumed.
     pub tries: u32,
-    /// How often the store has refused the release, and surely has not done it.
+    /// How often the store has rejected the release without applying it.
     pub refusals: u32,
-    /// Whether it has done so since the node stopped admitting calls.
+    /// Whether the release was rejected since the node stopped admitting calls.
     pub is_refused: bool,
-    /// Whether the node is about to leave the cluster.
+    /// Whether the node is leaving the cluster.
     pub leaves: bool,
-    /// How patient it is.
+    /// The timeouts.
     pub timeouts: HandoverTimeouts,
 }
 
-/// How patient a node is with calls that take long, in a shard that it gives away.
+/// The timeouts of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverTimeouts {
-    /// How long other calls are held at the first try; twice as long at each other one.
+    /// How long other calls are held on the first attempt. It doubles with each attempt.
     pub hold_ms: u64,
-    /// How long they are held at most, which should be less than calls have time.
+    /// Maximum hold time. It should be less than the timeout of calls.
     pub hold_max_ms: u64,
-    /// How long the node serves on after the first try; twice as long after each other one.
+    /// How long the node serves after the first attempt. It doubles with each attempt.
     pub pause_ms: u64,
-    /// How long it serves on at most.
+    /// Maximum time between attempts.
     pub pause_max_ms: u64,
-    /// After what time calls are waited for to their end.
+    /// After this time running calls are awaited to their end.
     pub force_ms: u64,
-    /// The same for a node that leaves, if that is less: its operator does not wait for
-    /// long.
+    /// The same for a node that leaves, if shorter: its operator does not wait long.
     pub force_leaving_ms: u64,
 }
 
@@ -85,21 +83,21 @@ impl Default for HandoverTimeouts {
 }
 
 impl HandoverAttempts {
-    /// How much longer the node tries to spare those that are held.
+    /// Remaining time before running calls are awaited to their end.
     fn left_ms(self) -> u64 {
         let HandoverTimeouts { force_ms, force_leaving_ms, .. } = self.timeouts;
         let force_ms = if self.leaves { force_ms.min(force_leaving_ms) } else { force_ms };
         force_ms.saturating_sub(self.since_ms)
     }
 
-    /// How much longer calls are waited for; [`None`] stands for to their end.
+    /// Remaining time to wait for running calls. [`None`] means to their end.
     fn hold_left_ms(self, forced: bool) -> Option<u64> {
         let HandoverTimeouts { hold_ms, hold_max_ms, .. } = self.timeouts;
         let hold = doubled(hold_ms, self.tries).min(hold_max_ms);
         (!forced).then(|| hold.saturating_sub(self.as_it_is_ms))
     }
 
-    /// How much longer the node serves on for the sake of calls before it tries again.
+    /// Remaining time until the next attempt, because of running calls.
     fn pause_left_ms(self) -> u64 {
         self.pause_ms(self.tries).min(self.left_ms())
     }
@@ -109,11 +107,11 @@ impl HandoverAttempts {
         self.pause_ms(self.refusals)
     }
 
-    /// How much is left of the pause after something has happened for the how manieth time.
+    /// The rest of the pause after the attempt number `times`.
     fn pause_ms(self, times: u32) -> u64 {
         let HandoverTimeouts { pause_ms, pause_max_ms, .. } = self.timeouts;
         let Some(times) = times.checked_sub(1) else { return 0 };
-        // Without any pause it would do nothing else.
+        // A minimum pause, or retries would leave no time to serve.
         let pause = doubled(pause_ms, times).min(pause_max_ms).max(1);
         pause.saturating_sub(self.as_it_is_ms)
     }
@@ -123,41 +121,40 @@ fn doubled(ms: u64, times: u32) -> u64 {
     ms.saturating_mul(1 << times.min(32))
 }
 
-/// What the node does next about it.
+/// The next action of the node for a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoverStep {
-    /// It does not hold the shard.
+    /// None: the node does not hold the shard.
     Nothing,
-    /// It keeps the shard and serves it.
+    /// Keep the shard and serve it.
     Serve,
-    /// It writes its claim once more, so that a release that is still on its way comes too late.
-    /// Until then it must not serve: it would not know when another node has the shard.
+    /// Write the claim again, so that a release with unknown outcome cannot apply later. The node
+    /// must not serve before that, because it would miss the claim of another node.
     Keep,
-    /// It admits calls again: the leader changed its mind, the calls that run take too long for
-    /// those that are held, or the store takes no release.
+    /// Admit calls again: the target changed back, running calls take too long, or the store
+    /// rejects the release.
     AdmitAgain,
-    /// It serves on for a while, and then tries again. If that is for the sake of calls, it tries
-    /// again as soon as none runs.
+    /// Serve for a while and retry. If running calls are the reason, retry as soon as none runs.
     ServeOn {
-        /// For how long at most.
+        /// Maximum time.
         at_most_ms: u64,
     },
-    /// It stops admitting calls that are not part of one that runs.
+    /// Stop admitting calls, except nested calls of running ones.
     StopAdmitting,
-    /// It lets the calls end that run.
+    /// Wait for running calls to end.
     AwaitCalls {
-        /// For how long at most; [`None`] stands for to their end.
+        /// Maximum time. [`None`] means to their end.
         at_most_ms: Option<u64>,
     },
-    /// It evicts the objects.
+    /// Evict the objects.
     Evict,
-    /// It releases the shard.
+    /// Release the shard.
     Release,
 }
 
 impl Handover {
-    /// The next step of `holder` with a shard. Nothing is released before everything is evicted,
-    /// and nothing is evicted under a call.
+    /// The next step of `holder` for a shard. A shard is released only after its objects are
+    /// evicted, and no object is evicted during a call.
     #[must_use]
     pub fn next_step(
         self,
@@ -176,10 +173,10 @@ impl Handover {
                 Self { .. } => HandoverStep::AdmitAgain,
             };
         }
-        // A node that leaves at once has no time to retry. Where the store refuses the release,
-        // holding calls to the end of others helps no caller.
+        // A node that leaves at once has no time to retry. If the store rejects the release,
+        // holding calls helps no caller.
         let forced = leaving || (attempts.left_ms() == 0 && attempts.refusals == 0);
-        // If no call runs just now, the moment is used.
+        // No call runs now, so stop admitting at once.
         let for_calls = if self.calls > 0 && !forced { attempts.pause_left_ms() } else { 0 };
         let for_the_store = if leaving { 0 } else { attempts.refusal_left_ms() };
         match self {
@@ -200,24 +197,23 @@ impl Handover {
     }
 }
 
-/// Whether a node has to give up a shard that it holds. Without a target, no node would
-/// take it.
+/// Whether a node has to release a shard that it holds. Without a target it keeps the shard.
 fn must_go(info: ShardInfo<'_>, holder: &NodeInstance, leaving: bool) -> bool {
     leaving || info.target.is_some_and(|target| *target != holder.address)
 }
 
-/// The shards that a node has to do something about, in ascending order, which is the order in
-/// which their locks are taken.
+/// The shards that a node has to claim or release, in ascending order. Their locks are taken in
+/// this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardDuties {
-    /// Those that it should and may claim.
+    /// Shards to claim.
     pub claim: Vec<ShardId>,
-    /// Those that it holds and should not.
+    /// Shards to release.
     pub give_up: Vec<ShardId>,
 }
 
 impl ShardDuties {
-    /// What `holder` has to do. One that is leaving claims nothing.
+    /// The duties of `holder`. A leaving node claims nothing.
     #[must_use]
     pub fn of(
         map: &ShardMap,
@@ -238,19 +234,19 @@ impl ShardDuties {
     }
 }
 
-/// How far a node is with giving everything away.
+/// The progress of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainProgress {
     /// Shards that it holds.
     pub held: u32,
-    /// Shards that are still meant for it.
+    /// Shards whose target it still is.
     pub targeted: u32,
-    /// Those among them that are pinned to it, and go only if pins give way.
+    /// Pinned shards among them. They leave only if the pin policy allows it.
     pub pinned: u32,
 }
 
 impl DrainProgress {
-    /// Counts what a node still has.
+    /// Counts the shards of a node.
     #[must_use]
     pub fn of(map: &ShardMap, node: &NodeAddress, members: &Membership) -> Self {
         let mut progress = Self::default();
@@ -265,28 +261,28 @@ impl DrainProgress {
         progress
     }
 
-    /// Whether the node may go without a call noticing.
+    /// Whether the node can stop without affecting calls.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         self.held == 0 && self.targeted == 0
     }
 }
 
-/// Whether every shard is where it should be, and what is missing if not.
+/// Whether every shard is on its target node, and what is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// Shards without a target.
     pub without_target: u32,
     /// Shards with a target that no member holds. Their holders may be gone.
     pub unclaimed: u32,
-    /// Shards that another node holds than the one that should.
+    /// Shards held by another node than their target.
     pub elsewhere: u32,
-    /// The first shard that is not where it should be.
+    /// The first shard that is not on its target node.
     pub first: Option<ShardId>,
 }
 
 impl Readiness {
-    /// Counts what a map lacks. A node that is no member holds nothing, whatever it had claimed.
+    /// Counts the shards that are not on their target nodes. Only members count as holders.
     #[must_use]
     pub fn of(map: &ShardMap, members: &Membership) -> Self {
         let mut found = Self::default();
@@ -301,7 +297,7 @@ impl Readiness {
         found
     }
 
-    /// Whether every shard's current node is its target, and there.
+    /// Whether every shard is held by its target, and that is a member.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.first.is_none()
@@ -311,7 +307,7 @@ impl Readiness {
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { without_target, unclaimed, elsewhere, first } = self;
-        let Some(first) = first else { return f.write_str("every shard is where it should be") };
+        let Some(first) = first else { return f.write_str("every shard is on its target node") };
         write!(
             f,
             "{without_target} shards have no target, {unclaimed} are not claimed and {elsewhere} \

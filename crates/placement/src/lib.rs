@@ -1,19 +1,19 @@
-//! The cluster protocol: a fixed number of shards, spread over nodes that come and go.
+//! The cluster protocol: a fixed number of shards on a changing set of nodes.
 //!
-//! `docs/placement.md` teaches it from nothing. This crate is pure: it reads no clock, no file and
-//! no socket, and the same arguments give the same result on every machine. Its driver
-//! stores what it says, and compares what it read in the same commit.
+//! `docs/placement.md` explains it from the beginning. This crate is pure: it reads no clock, no
+//! file and no socket, and the same arguments give the same result on every machine. Its driver
+//! stores the results and compares what it read in the same commit.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`ObjectId`], [`Sharding`] | from the id of an object to its shard |
-//! | [`ShardMap`] | where shards should be (the leader's word) and are (the nodes' claims) |
-//! | [`ops`] | who may claim, release, move, pin, freeze and lead, with a reason for each refusal |
-//! | [`plan()`] | where shards should be next, with a reason for each move |
-//! | [`RoutingTable`] | where a call goes, or what to do while it has nowhere to go |
-//! | [`ShardDuties`], [`Handover`] | what a node has to do about its shards |
-//! | [`Readiness`], [`DrainProgress`] | how far a cluster and a drain are |
-//! | [`seed_format`] | the text in which existing clusters store all this |
+//! | [`ShardMap`] | the leader's targets and the nodes' claims |
+//! | [`ops`] | the rules of claims, targets and leaders, with a reason for each refusal |
+//! | [`plan()`] | the next targets, with a reason for each move |
+//! | [`RoutingTable`] | the destination of a call, or what to do without one |
+//! | [`ShardDuties`], [`Handover`] | what a node has to do for its shards |
+//! | [`Readiness`], [`DrainProgress`] | the progress of a cluster and of a drain |
+//! | [`seed_format`] | the stored text format of existing clusters |
 //! | [`testing`] | helpers for tests of services that run on a cluster |
 //!
 //! ```
@@ -25,22 +25,22 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = ClusterConfig::default();
-//! let life = Incarnation::from_raw(1);
+//! let first = Incarnation::from_raw(1);
 //! let addresses = [NodeAddress::parse("10.0.0.5:47001")?, NodeAddress::parse("10.0.0.6:47001")?];
-//! let nodes = addresses.map(|address| Member::new(address, life));
+//! let nodes = addresses.map(|address| Member::new(address, first));
 //! let members = Membership::try_new(nodes, LogicalTime::ZERO)?;
 //! let mut map = ShardMap::new(config.sharding.num_shards);
 //!
-//! // The leader decides where shards should be, once the nodes have been the same for a while …
+//! // The leader plans targets once the membership is stable …
 //! let now = LogicalTime::from_millis(10_000);
 //! let (loads, observations) = (None, &LeaderObservations::default());
 //! let members = &members;
 //! let input = PlanInput { map: &map, members, loads, config: &config, now, observations };
 //! let decided = plan(&input);
-//! assert_eq!(decided.moves[1].to_string(), "shard 1 goes to 10.0.0.6:47001: it has no node yet");
+//! assert_eq!(decided.moves[1].to_string(), "shard 1 moves to 10.0.0.6:47001: it has no node yet");
 //! map.apply(&decided.update(&map, now).expect("shards were placed"))?;
 //!
-//! // … a node claims what it should have …
+//! // … a node claims its shard …
 //! let shard = config.sharding.hashed("user-12345");
 //! let target = map.info(shard)?.target.expect("it was placed").clone();
 //! let holder = &members.get(target.as_str()).expect("targets are members").holder;

@@ -5,13 +5,13 @@ use shardwright_contracts::LogicalTime;
 
 use crate::address::NodeAddress;
 
-/// One life of a node. A node that comes back under its old address is another one, and holds
-/// nothing of what the former held.
+/// Identifies one session of a node. A restarted node has a new incarnation and holds none of the
+/// shards of the former one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(u64);
 
 impl Incarnation {
-    /// Wraps a raw number; every number is valid, and no two lives of an address share one.
+    /// Wraps a raw number. Every number is valid, and incarnations of one address differ.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
@@ -24,85 +24,85 @@ impl Incarnation {
     }
 }
 
-/// A node in one session: what claims shards or leads.
+/// A node in one session: the identity that claims shards or leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeInstance {
-    /// Where it is reached.
+    /// Its address.
     pub address: NodeAddress,
-    /// Which of its lives.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
 impl NodeInstance {
-    /// The same, borrowed.
+    /// The same instance, borrowed.
     #[must_use]
     pub const fn borrowed(&self) -> NodeInstanceRef<'_> {
         NodeInstanceRef { address: &self.address, incarnation: self.incarnation }
     }
 }
 
-/// A [`NodeInstance`] that is borrowed from somewhere.
+/// A borrowed [`NodeInstance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeInstanceRef<'a> {
-    /// Where it is reached.
+    /// Its address.
     pub address: &'a NodeAddress,
-    /// Which of its lives.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
 impl NodeInstanceRef<'_> {
-    /// The same, kept.
+    /// The same instance, owned.
     #[must_use]
     pub fn to_holder(self) -> NodeInstance {
         NodeInstance { address: self.address.clone(), incarnation: self.incarnation }
     }
 }
 
-/// A node that is in the cluster now.
+/// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who it is.
+    /// Its identity.
     pub holder: NodeInstance,
-    /// Its share of the shards, relative to those of others.
+    /// Its share of the shards, relative to other members.
     pub weight: NonZeroU32,
-    /// Whether it is leaving: it gives shards away and gets none.
+    /// Whether it is draining: it loses its shards and gets none.
     pub draining: bool,
 }
 
 impl Member {
-    /// A node of weight one that stays.
+    /// A node of weight one that is not draining.
     #[must_use]
     pub const fn new(address: NodeAddress, incarnation: Incarnation) -> Self {
         let holder = NodeInstance { address, incarnation };
         Self { holder, weight: NonZeroU32::MIN, draining: false }
     }
 
-    /// Where it is reached.
+    /// Its address.
     #[must_use]
     pub const fn address(&self) -> &NodeAddress {
         &self.holder.address
     }
 }
 
-/// The nodes of the cluster as one process sees them at one moment. Gates are not among them:
-/// they own nothing, so whether they come or go says nothing about where shards should be.
+/// The nodes of the cluster as one process sees them. Gates are not members: they own nothing, so
+/// they do not affect the placement of shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// By address, each once.
+    /// Sorted by address, without duplicates.
     members: Vec<Member>,
-    /// When each of them came, in the life in which it is here.
+    /// When each member joined, in its current incarnation.
     came_at: Vec<LogicalTime>,
     departures: Departures,
     changed_at: LogicalTime,
 }
 
-/// One address cannot be two members.
+/// Two members have the same address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is a member twice")]
 pub struct DuplicateMember(pub NodeAddress);
 
 impl Membership {
-    /// The members there are, since when they are the same.
+    /// Members that have been stable since `changed_at`.
     pub fn try_new(
         members: impl IntoIterator<Item = Member>,
         changed_at: LogicalTime,
@@ -118,10 +118,10 @@ impl Membership {
         Ok(Self { members, came_at, departures: Departures::before(changed_at), changed_at })
     }
 
-    /// What became of the members by `now`.
+    /// The membership with the members seen at `now`.
     ///
-    /// The time of the last change is now if a node came, went or came back in another life. That
-    /// it drains or weighs something else does not delay planning.
+    /// A node that joins, leaves or restarts changes `changed_at`. Draining and weights do not, so
+    /// they do not delay planning.
     pub fn updated(
         &self,
         members: impl IntoIterator<Item = Member>,
@@ -148,19 +148,19 @@ impl Membership {
         self.members.iter()
     }
 
-    /// How many there are.
+    /// The number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no member.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Since when the same nodes are members.
+    /// The last change of the set of nodes.
     #[must_use]
     pub const fn changed_at(&self) -> LogicalTime {
         self.changed_at
@@ -172,58 +172,58 @@ impl Membership {
         self.position(address).and_then(|at| self.members.get(at))
     }
 
-    /// Whether that life of a node is a member.
+    /// Whether that instance of a node is a member.
     #[must_use]
     pub fn is_live(&self, holder: NodeInstanceRef<'_>) -> bool {
         self.get(holder.address.as_str())
             .is_some_and(|member| member.holder.incarnation == holder.incarnation)
     }
 
-    /// Since when that life of a node is a member, if it is one.
+    /// When that instance of a node joined, if it is a member.
     #[must_use]
     pub fn here_since(&self, holder: NodeInstanceRef<'_>) -> Option<LogicalTime> {
         let at = self.position(holder.address.as_str()).filter(|_| self.is_live(holder))?;
         self.came_at.get(at).copied()
     }
 
-    /// The latest time at which a life of a node that is no member can have left.
+    /// The latest time at which an instance that is not a member can have left.
     #[must_use]
     pub fn left_at(&self, holder: NodeInstanceRef<'_>) -> LogicalTime {
         self.departures.of(holder)
     }
 
-    /// When each of the members came, by address.
+    /// When each member joined, by address.
     pub(crate) fn came_at(&self) -> impl Iterator<Item = LogicalTime> {
         self.came_at.iter().copied()
     }
 
-    /// The place of an address among the members.
+    /// The index of an address among the members.
     pub(crate) fn position(&self, address: &str) -> Option<usize> {
         self.members.binary_search_by(|member| member.address().as_str().cmp(address)).ok()
     }
 }
 
-/// How many departures are remembered one by one.
-const REMEMBERED: usize = 256;
+/// Maximum departures that are recorded individually.
+const RECORDED_MAX: usize = 256;
 
 /// When nodes left the cluster, as one process saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Departures {
     known: BTreeMap<NodeInstance, LogicalTime>,
-    /// By when all have left that are not known one by one.
+    /// By this time all nodes without a record have left.
     others_by: LogicalTime,
 }
 
 impl Departures {
-    /// When members left before that is unknown.
+    /// Earlier departures are unknown.
     pub(crate) const fn before(time: LogicalTime) -> Self {
         Self { known: BTreeMap::new(), others_by: time }
     }
 
-    /// Takes note of a node that has left.
+    /// Records a node that has left.
     pub(crate) fn note(&mut self, holder: NodeInstance, now: LogicalTime) {
         self.known.insert(holder, now);
-        if self.known.len() > REMEMBERED {
+        if self.known.len() > RECORDED_MAX {
             let first = self.known.iter().min_by_key(|(holder, at)| (**at, *holder));
             if let Some((holder, at)) = first.map(|(holder, at)| (holder.clone(), *at)) {
                 self.known.remove(&holder);
@@ -232,13 +232,13 @@ impl Departures {
         }
     }
 
-    /// Forgets one that is there after all.
+    /// Removes the record of a node that is a member after all.
     pub(crate) fn forget(&mut self, holder: &NodeInstance) {
         self.known.remove(holder);
     }
 
-    /// The latest time at which a node that is not there can have left. Where claims do not say in
-    /// which life they were made, any life at the address may be meant.
+    /// The latest time at which an instance that is not a member can have left. Claims without an
+    /// incarnation may be of any instance at the address.
     pub(crate) fn of(&self, holder: NodeInstanceRef<'_>) -> LogicalTime {
         if self.known.is_empty() {
             return self.others_by;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_whatever_order_they_came_in() {
+    fn members_are_found_in_any_order() {
         let members = Membership::try_new([member("b", 1), member("a", 2)], at(0)).unwrap();
         assert_eq!(members.get("a").unwrap().holder.incarnation.as_raw(), 2);
         assert_eq!(members.get("c"), None);
@@ -276,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_member() {
+    fn duplicate_address_is_refused() {
         let twice = Membership::try_new([member("a", 1), member("b", 1), member("a", 2)], at(0));
         assert_eq!(twice.unwrap_err().to_string(), "a is a member twice");
     }
 
     #[test]
-    fn another_life_of_a_node_is_not_the_member() {
+    fn another_incarnation_is_not_a_member() {
         let members = Membership::try_new([member("a", 2)], at(0)).unwrap();
         assert!(members.is_live(member("a", 2).holder.borrowed()));
         assert!(!members.is_live(member("a", 1).holder.borrowed()));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_life_is_here_from_when_it_came_to_when_it_left_whoever_else_comes_and_goes() {
+    fn join_and_leave_times_are_per_incarnation() {
         let since = |members: &Membership, one: Member| members.here_since(one.holder.borrowed());
         let left = |members: &Membership, one: Member| members.left_at(one.holder.borrowed());
         let members = Membership::try_new([member("a", 1), member("b", 1)], at(5)).unwrap();
@@ -301,13 +301,13 @@ mod tests {
         assert_eq!(since(&members, member("b", 2)), None);
         assert_eq!(left(&members, member("b", 1)), at(7));
         assert_eq!(left(&members, member("b", 2)), at(9));
-        assert_eq!(left(&members, member("c", 1)), at(5), "before the first look");
+        assert_eq!(left(&members, member("c", 1)), at(5), "before the first observation");
         let back = members.updated([member("a", 1), member("b", 2)], at(12)).unwrap();
         assert_eq!(since(&back, member("b", 2)), Some(at(12)));
     }
 
     #[test]
-    fn coming_going_and_coming_back_are_changes_and_draining_is_none() {
+    fn join_leave_and_restart_change_the_membership() {
         let members = Membership::try_new([member("a", 1), member("b", 1)], at(5)).unwrap();
         let changed = |next: Vec<Member>| members.updated(next, at(9)).unwrap().changed_at();
         assert_eq!(changed(vec![member("b", 1), member("a", 1)]), at(5));
@@ -324,13 +324,13 @@ mod tests {
         NodeInstance { address, incarnation: Incarnation::from_raw(life) }
     }
 
-    /// Each life is one of another node.
+    /// Each instance is of another node.
     fn holder(life: u64) -> NodeInstance {
         of(&format!("n{life}"), life)
     }
 
     #[test]
-    fn each_life_left_when_it_did_and_others_before_anybody_looked() {
+    fn departures_before_the_first_observation_share_its_time() {
         let mut departures = Departures::before(at(5));
         assert_eq!(departures.of(holder(1).borrowed()), at(5));
         departures.note(holder(1), at(7));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_nobody_saw_may_be_any_at_its_address() {
+    fn unknown_incarnation_may_be_any_at_its_address() {
         let mut departures = Departures::before(at(0));
         departures.note(of("a", 3), at(7));
         departures.note(of("a", 4), at(9));
@@ -351,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_forgotten_left_no_later_than_the_last_one_forgotten() {
+    fn evicted_departures_share_the_latest_time() {
         let mut departures = Departures::before(at(0));
-        let many = REMEMBERED as u64 + 10;
+        let many = RECORDED_MAX as u64 + 10;
         (1..=many).for_each(|life| departures.note(holder(life), at(life * 10)));
-        assert_eq!(departures.known.len(), REMEMBERED);
+        assert_eq!(departures.known.len(), RECORDED_MAX);
         assert_eq!(departures.of(holder(1).borrowed()), at(100));
         assert_eq!(departures.of(holder(10).borrowed()), at(100));
         assert_eq!(departures.of(holder(11).borrowed()), at(110));

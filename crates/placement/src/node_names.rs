@@ -1,11 +1,11 @@
-//! A number for each node address, so that a map of many shards names nodes in four bytes.
+//! Interned node addresses: a map of many shards names a node in four bytes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use crate::address::NodeAddress;
 
-/// The number of an address. It says nothing outside the table that gave it.
+/// The number of an address in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameNumber(NonZeroU32);
 
@@ -15,7 +15,7 @@ impl NameNumber {
     }
 }
 
-/// The addresses that are in use. A number that is no longer used is given out again.
+/// The addresses in use. Free numbers are reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeNames {
     names: Vec<Option<NodeAddress>>,
@@ -25,7 +25,7 @@ pub(crate) struct NodeNames {
 }
 
 impl NodeNames {
-    /// The number of an address, which has one user more from now on.
+    /// The number of an address. Counts one more user.
     pub(crate) fn take(&mut self, address: &NodeAddress) -> NameNumber {
         let number = match self.numbers.get(address) {
             Some(number) => *number,
@@ -54,7 +54,7 @@ impl NodeNames {
         self.names.get(number.index())?.as_ref()
     }
 
-    /// The address of every number, in their order; none where a number is free.
+    /// The address of every number, in order, or `None` where a number is free.
     pub(crate) fn all(&self) -> impl Iterator<Item = Option<&NodeAddress>> {
         self.names.iter().map(Option::as_ref)
     }
@@ -63,7 +63,7 @@ impl NodeNames {
         let number = self.free.pop().unwrap_or_else(|| {
             self.names.push(None);
             self.uses.push(0);
-            // Every name is used by a shard, of which there are far fewer than numbers.
+            // Every name is used by a shard, and there are far fewer shards than numbers.
             let count = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
             NameNumber(NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN))
         });
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_its_number_while_it_is_used() {
+    fn address_keeps_its_number_while_used() {
         let mut names = NodeNames::default();
         let (a, b) = (names.take(&address("a")), names.take(&address("b")));
         assert_ne!(a, b);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_after_each_other_need_no_more_room_than_one() {
+    fn free_numbers_are_reused() {
         let mut names = NodeNames::default();
         for n in 0..1_000 {
             let number = names.take(&address(&format!("node-{n}")));

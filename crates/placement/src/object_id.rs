@@ -1,13 +1,13 @@
-//! Ids of objects, parsed once. Routing, locking, eviction and release ask the parsed id where
-//! its object lives and never looks at the text again.
+//! Object ids, parsed once. Routing, locking, eviction and release use the parsed id and never look
+//! at the text again.
 //!
-//! | text | lives |
+//! | text | location |
 //! |---|---|
-//! | `user-12345` (no `/`) | in the shard that its hash says |
-//! | `shard#5/counter` | in shard 5 |
-//! | `10.0.0.5:47001/status` | on that node, outside all shards |
+//! | `user-12345` (no `/`) | the shard of its hash |
+//! | `shard#5/counter` | shard 5 |
+//! | `10.0.0.5:47001/status` | that node, outside all shards |
 //!
-//! The first `/` divides; what follows it may hold more of them.
+//! The first `/` separates. The rest may contain more of them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,50 +19,50 @@ use shardwright_contracts::{Redacted, ShardId};
 use crate::address::{self, NodeAddressError, SHARD_PREFIX};
 use crate::limits::{MAX_NUM_SHARDS, MAX_OBJECT_ID_SIZE};
 
-/// Where an object lives.
+/// The location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectLocation<'a> {
-    /// In the shard that the hash of its whole id says.
+    /// The shard of the hash of its id.
     Hashed,
-    /// In the shard that its id names.
+    /// The shard that its id names.
     Shard(ShardId),
-    /// On the node that its id names. It belongs to no shard and takes no shard's lock.
+    /// The node that its id names. It belongs to no shard and needs no shard's lock.
     Node(&'a str),
 }
 
-/// Why a text is no object id.
+/// Why an object id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectIdError {
-    /// There is no text.
+    /// It is empty.
     #[error("an object id is empty")]
     Empty,
-    /// The text is too long.
+    /// It is too long.
     #[error("an object id has {size} bytes, at most {MAX_OBJECT_ID_SIZE} are allowed")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         size: usize,
     },
     /// Nothing follows the shard or the node.
-    #[error("an object id names where its object lives, and no object")]
+    #[error("an object id has a location but no object after the slash")]
     NoObject,
     /// There is no number between `shard#` and `/`.
-    #[error("an object id names a shard without a number")]
+    #[error("an object id has no number after `shard#`")]
     NoShardNumber,
-    /// What stands between `shard#` and `/` is no number in decimal digits.
-    #[error("an object id names a shard by something that is not a decimal number")]
+    /// The text between `shard#` and `/` is not a decimal number.
+    #[error("the shard of an object id is not a decimal number")]
     ShardNotANumber,
-    /// The number has leading zeros, so that one shard would have many names.
-    #[error("an object id names a shard by a number with leading zeros")]
+    /// The number has leading zeros, so one shard would have many names.
+    #[error("the shard of an object id has leading zeros")]
     ShardLeadingZero,
-    /// No cluster has so many shards.
-    #[error("an object id names a shard beyond the most that a cluster may have")]
+    /// The number exceeds the limit of shards.
+    #[error("the shard of an object id exceeds {MAX_NUM_SHARDS}")]
     ShardTooLarge,
-    /// What stands before `/` is no address.
-    #[error("an object id names no node: {0}")]
+    /// The text before `/` is not a node address.
+    #[error("invalid node in an object id: {0}")]
     Node(#[source] NodeAddressError),
 }
 
-/// An object id that was parsed and is borrowed from somewhere.
+/// A parsed object id, borrowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ObjectIdRef<'a> {
     text: &'a str,
@@ -90,26 +90,26 @@ impl<'a> ObjectIdRef<'a> {
         self.text
     }
 
-    /// Where the object lives.
+    /// The location of the object.
     #[must_use]
     pub const fn location(self) -> ObjectLocation<'a> {
         self.location
     }
 }
 
-/// Whether there is a `/`, eight bytes at a time: it is asked for every call.
+/// Whether there is a `/`. Compares eight bytes at a time, because every call needs it.
 #[inline]
 fn has_slash(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 255;
     let (words, rest) = bytes.as_chunks::<8>();
-    // Less one, a byte has its highest bit set and had it clear only if it was zero, or if all
-    // below it were and one of them was taken for it; either way there was a zero.
+    // Subtracting one sets the highest bit of a zero byte. A borrow can also set it in a higher
+    // byte, but only if a lower byte was zero.
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
     let slashes = ONES * u64::from(b'/');
     words.iter().any(|word| has_zero(u64::from_le_bytes(*word) ^ slashes)) || rest.contains(&b'/')
 }
 
-/// The location that an id names before its first `/`.
+/// The location that the part before the first `/` names.
 #[cold]
 fn named_location(text: &str) -> Result<ObjectLocation<'_>, ObjectIdError> {
     let Some((before, after)) = text.split_once('/') else { return Ok(ObjectLocation::Hashed) };
@@ -138,7 +138,7 @@ fn shard_number(digits: &str) -> Result<ShardId, ObjectIdError> {
     }
     match digits.parse::<u32>() {
         Ok(number) if number < MAX_NUM_SHARDS => Ok(ShardId::from_raw(number.into())),
-        // Digits alone fail to be a number only by being too many.
+        // Digits fail to parse only if there are too many.
         Ok(_) | Err(_) => Err(ObjectIdError::ShardTooLarge),
     }
 }
@@ -150,14 +150,14 @@ impl fmt::Debug for ObjectIdRef<'_> {
     }
 }
 
-/// An object id that was parsed and is kept. It is cheap to copy; ids order by their text.
+/// A parsed object id, owned. It is cheap to clone. Ids are ordered by their text.
 #[derive(Clone)]
 pub struct ObjectId {
     text: Arc<str>,
     kept: KeptLocation,
 }
 
-/// What an id needs to remember of its location, besides its text.
+/// The location, as far as the text does not contain it.
 #[derive(Clone, Copy)]
 enum KeptLocation {
     Hashed,
@@ -166,7 +166,7 @@ enum KeptLocation {
 }
 
 impl ObjectId {
-    /// Parses and keeps an id.
+    /// Parses an id and owns it.
     pub fn parse(text: &str) -> Result<Self, ObjectIdError> {
         ObjectIdRef::parse(text).map(Self::from)
     }
@@ -177,7 +177,7 @@ impl ObjectId {
         &self.text
     }
 
-    /// Where the object lives.
+    /// The location of the object.
     #[must_use]
     pub fn location(&self) -> ObjectLocation<'_> {
         match self.kept {
@@ -263,7 +263,7 @@ mod tests {
     #[case("10.0.0.5:47001/status", ObjectLocation::Node("10.0.0.5:47001"))]
     #[case("[::1]:7001/a/b", ObjectLocation::Node("[::1]:7001"))]
     #[case("shard/5", ObjectLocation::Node("shard"))]
-    fn each_form_has_its_location(#[case] text: &str, #[case] expected: ObjectLocation<'_>) {
+    fn every_form_has_its_location(#[case] text: &str, #[case] expected: ObjectLocation<'_>) {
         assert_eq!(location(text), Ok(expected));
         assert_eq!(ObjectId::parse(text).unwrap().location(), expected);
     }
@@ -287,25 +287,25 @@ mod tests {
     #[case("shard#4194304/x", ObjectIdError::ShardTooLarge)]
     #[case("shard#4294967296/x", ObjectIdError::ShardTooLarge)]
     #[case("shard#99999999999999999999999/x", ObjectIdError::ShardTooLarge)]
-    fn each_malformed_form_is_told_apart(#[case] text: &str, #[case] error: ObjectIdError) {
+    fn every_malformed_form_has_its_error(#[case] text: &str, #[case] error: ObjectIdError) {
         assert_eq!(location(text), Err(error));
     }
 
     #[test]
-    fn an_id_may_have_4096_bytes_and_no_more() {
+    fn object_id_is_limited_to_4096_bytes() {
         assert_eq!(location(&"a".repeat(4_096)), Ok(ObjectLocation::Hashed));
         assert_eq!(location(&"a".repeat(4_097)), Err(ObjectIdError::TooLong { size: 4_097 }));
     }
 
     #[test]
-    fn debug_output_and_errors_hold_nothing_of_the_id() {
+    fn debug_output_and_errors_hide_the_id() {
         let id = ObjectId::parse("secret").unwrap();
         assert_eq!(format!("{id:?}"), "ObjectId { text: <6 bytes>, location: Hashed }");
     }
 
     proptest! {
         #[test]
-        fn parsing_takes_any_text_and_kept_ids_say_the_same_as_borrowed_ones(text in ".{0,40}") {
+        fn owned_and_borrowed_ids_parse_alike(text in ".{0,40}") {
             match (ObjectIdRef::parse(&text), ObjectId::parse(&text)) {
                 (Ok(borrowed), Ok(kept)) => {
                     prop_assert_eq!(borrowed, kept.borrowed());
@@ -314,12 +314,12 @@ mod tests {
                     prop_assert_eq!(is_hashed, !text.contains('/'));
                 }
                 (Err(one), Err(other)) => prop_assert_eq!(one, other),
-                _ => prop_assert!(false, "one parser, two opinions"),
+                _ => prop_assert!(false, "owned and borrowed ids differ"),
             }
         }
 
         #[test]
-        fn a_slash_is_seen_wherever_it_stands(
+        fn slash_is_found_at_any_position(
             before in prop::collection::vec(any::<u8>(), 0..20),
             after in prop::collection::vec(any::<u8>(), 0..20),
             slash in any::<bool>(),
@@ -331,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn an_id_made_for_a_shard_names_that_shard(shard in 0..MAX_NUM_SHARDS, rest in ".{1,10}") {
+        fn shard_prefix_names_that_shard(shard in 0..MAX_NUM_SHARDS, rest in ".{1,10}") {
             let text = format!("shard#{shard}/{rest}");
             let named = ObjectLocation::Shard(ShardId::from_raw(shard.into()));
             prop_assert_eq!(location(&text), Ok(named));

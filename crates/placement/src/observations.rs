@@ -8,18 +8,18 @@ use crate::config::ClusterConfig;
 use crate::member::{Membership, NodeInstance, NodeInstanceRef};
 use crate::plan::{MoveReason, Plan};
 
-/// How often the time for which a node is passed over doubles.
+/// How often the time for which a node is skipped doubles.
 const DOUBLINGS: u32 = 4;
 
-/// What the leader has observed itself, besides what is stored. It is stored nowhere: a new
-/// leader begins with what it saw as a member and finds out the rest.
+/// What the leader has observed itself, besides stored state. It is not stored: a new leader starts
+/// with its observations as a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderObservations {
-    /// Since when it has followed the cluster.
+    /// When it started to follow the cluster.
     pub follows_since: LogicalTime,
-    /// Shards of which it cannot read where they should be, or who has them.
+    /// Shards whose target or claim it cannot read.
     pub unreadable: BTreeSet<ShardId>,
-    /// Nodes that did not claim what was meant for them.
+    /// Nodes that did not claim their shards.
     idle: BTreeMap<NodeInstance, Idle>,
 }
 
@@ -37,31 +37,31 @@ struct Idle {
     times: u32,
 }
 
-/// What a node may be given.
+/// How many shards a node may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     Full,
-    /// One shard at a time: it has not shown yet that it claims again.
+    /// One shard at a time, until it claims again.
     Trial,
-    /// Nothing, until then.
+    /// None, until then.
     PassedOver(LogicalTime),
 }
 
 impl LeaderObservations {
-    /// A leader that has followed the cluster for some time.
+    /// The observations of a leader that follows the cluster since then.
     #[must_use]
     pub fn since(follows_since: LogicalTime) -> Self {
         Self { follows_since, ..Self::default() }
     }
 
-    /// The same, if it cannot read what is stored of some shards.
+    /// The same observations with unreadable shards.
     #[must_use]
     pub fn without(self, unreadable: BTreeSet<ShardId>) -> Self {
         Self { unreadable, ..self }
     }
 
-    /// Takes note of a plan that was carried out: nodes that lost shards because they did not claim
-    /// them are passed over, each time for twice as long.
+    /// Records an executed plan: nodes that lost unclaimed shards are skipped, each time for twice
+    /// as long.
     pub fn saw_plan(
         &mut self,
         plan: &Plan,
@@ -78,7 +78,7 @@ impl LeaderObservations {
                 .idle
                 .entry(member.holder.clone())
                 .or_insert(Idle { passed_over_until: now, times: 0 });
-            // What did not fit into one plan is no other failure.
+            // Moves that did not fit into one plan count as the same failure.
             if now >= idle.passed_over_until {
                 let time = config.stuck_after_ms.saturating_mul(1 << idle.times.min(DOUBLINGS));
                 idle.passed_over_until = now.saturating_add(time);
@@ -87,7 +87,7 @@ impl LeaderObservations {
         }
     }
 
-    /// Takes note that a node has claimed something, and so can be trusted again.
+    /// Records that a node has claimed a shard and is trusted again.
     pub fn saw_claim(&mut self, holder: NodeInstanceRef<'_>) {
         if !self.idle.is_empty() {
             self.idle.remove(&holder.to_holder());

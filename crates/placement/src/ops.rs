@@ -1,13 +1,13 @@
 //! Operations on shards. Each checks every rule and returns what to write, or the rule that forbids
-//! it. Nothing here writes.
+//! it. This module writes nothing.
 //!
-//! | operation | whose | writes |
+//! | operation | caller | writes |
 //! |---|---|---|
-//! | [`claim()`] | the node that should have the shard | its claim, with a new fence |
-//! | [`release()`] | the node that has it | its claim, without a holder |
-//! | [`keep()`] | the node that has it | its claim, as it is |
-//! | [`reassign()`], [`pin()`], [`unpin()`], [`freeze()`] | an operator's | targets |
-//! | [`lead()`], [`check_leader()`] | the leader's own | the leader's key; nothing |
+//! | [`claim()`] | the target of the shard | its claim, with a new fence |
+//! | [`release()`] | the holder | its claim, without a holder |
+//! | [`keep()`] | the holder | its claim, unchanged |
+//! | [`reassign()`], [`pin()`], [`unpin()`], [`freeze()`] | an operator | targets |
+//! | [`lead()`], [`check_leader()`] | the leader | the leader's key; nothing |
 
 mod claims;
 mod targets;
@@ -19,11 +19,11 @@ use crate::target::{TargetUpdate, TargetVersion};
 pub use claims::{ClaimRefused, ReleaseReason, ReleaseRefused, claim, keep, release};
 pub use targets::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin, reassign, unpin};
 
-/// Why a node may not become the leader.
+/// Why a node may not lead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeadRefused {
-    /// Only members lead.
-    #[error("{0} is not a member in this life")]
+    /// It is not a member.
+    #[error("{0} is not a member in this incarnation")]
     NotAMember(NodeAddress),
     /// It leads already.
     #[error("this node leads already")]
@@ -33,7 +33,7 @@ pub enum LeadRefused {
     LedByMember(NodeAddress),
 }
 
-/// What a node writes to become the leader, where `leader` is who is stored as the leader.
+/// What a node writes to become the leader. `leader` is the stored leader.
 ///
 /// The driver compares the leader's key and both memberships.
 pub fn lead(
@@ -59,23 +59,22 @@ pub enum LeaderRefused {
     /// There is no leader.
     #[error("there is no leader")]
     NoLeader,
-    /// The writer does not lead, or not any more.
+    /// The writer is not the leader.
     #[error("{0} leads")]
     NotLeading(NodeAddress),
-    /// It was decided on targets that are not the latest.
+    /// The write is based on outdated targets.
     #[error("targets are at version {stored}, the write makes version {offered}")]
     StaleVersion {
-        /// What is stored.
+        /// The stored version.
         stored: TargetVersion,
-        /// What the write would make.
+        /// The version of the write.
         offered: TargetVersion,
     },
 }
 
-/// Whether `writer` may store an update where `leader` and `stored` are what is there.
+/// Checks whether `writer` may store an update. `leader` and `stored` are the stored values.
 ///
-/// The driver compares both again in the same commit, so that a leader that was replaced
-/// since can write nothing.
+/// The driver compares both again in the same commit, so a replaced leader cannot write.
 pub fn check_leader(
     leader: Option<NodeInstanceRef<'_>>,
     writer: &NodeInstance,

@@ -1,18 +1,17 @@
-//! Decides where shards should be.
+//! Plans the targets of shards.
 //!
-//! [`plan`] is a function of what it is given: equal input gives an equal plan, and a
-//! change of leaders moves nothing. It goes through the same steps each time:
+//! [`plan`] is a pure function: equal input gives an equal plan, and a change of leaders moves
+//! nothing. Its steps:
 //!
-//! 1. Below the quorum nothing is decided at all.
-//! 2. Shards that must go find a node: the target is gone, is draining, or does not claim.
-//! 3. Shards that never had a target get one, round robin over the nodes by address, once the same
-//!    nodes have been members for a while.
-//! 4. Pinned shards that had to leave go home.
-//! 5. Shards are spread evenly, or the load is where loads are given.
+//! 1. Below the quorum nothing is planned.
+//! 2. Forced moves: the target is gone, is draining, or does not claim.
+//! 3. First placement, round robin over the nodes by address, once the membership is stable.
+//! 4. Pinned shards that had to leave return home.
+//! 5. Rebalancing: shards are spread evenly, or loads are balanced where they are known.
 //!
-//! Steps 4 and 5 wait for the same guard, stop at a freeze, move a batch at a time, leave alone
-//! what was moved a moment ago, and begin only when every shard has a node. All but first placement
-//! keeps within the limits of how many shards may be on their way, per node and in all.
+//! Steps 4 and 5 wait for a stable membership, stop at a freeze, move one batch at a time, skip
+//! shards in their cooldown, and start only when every shard has a node. All steps but the first
+//! placement respect the limits of shards in flight, per node and in total.
 
 mod board;
 mod dense;
@@ -33,40 +32,40 @@ use crate::observations::LeaderObservations;
 use crate::shard_map::ShardMap;
 use crate::target::{Target, TargetChange, TargetHeader, TargetSince, TargetUpdate};
 
-/// All that a plan depends on.
+/// Everything that a plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
-    /// Where shards should be and are so far.
+    /// The current targets and claims.
     pub map: &'a ShardMap,
-    /// Which nodes are there, and since when they are the same.
+    /// The members.
     pub members: &'a Membership,
-    /// What each shard bears, by its number and in any unit; what is missing bears nothing. Without
-    /// loads, shards count alike and are spread evenly.
+    /// The load of each shard, by its number and in any unit. Missing entries are zero. Without
+    /// loads all shards count the same and are spread evenly.
     pub loads: Option<&'a [u64]>,
-    /// How the cluster behaves.
+    /// The configuration.
     pub config: &'a ClusterConfig,
-    /// What time it is.
+    /// The current time.
     pub now: LogicalTime,
-    /// What the leader has observed itself.
+    /// The leader's own observations.
     pub observations: &'a LeaderObservations,
 }
 
-/// What should change, and what should not and why.
+/// The planned moves, and the reasons for moves that were not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The shards that get another target, each once.
     pub moves: Vec<Move>,
-    /// What was not done.
+    /// What was not done, and why.
     pub notes: Vec<PlanNote>,
-    /// Whether a rebalance has begun that goes on.
+    /// Whether a rebalance by number is in progress.
     pub spreading: bool,
-    /// Whether load is being moved and more waits.
+    /// Whether a rebalance by load is in progress.
     pub shedding: bool,
-    /// When the same question may have another answer, though nothing else changed.
+    /// When the plan may change without any other change.
     pub ask_again_at: Option<LogicalTime>,
 }
 
-/// Decides where shards should be.
+/// Plans the targets of shards.
 #[must_use]
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let header = input.map.header();
@@ -106,7 +105,7 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
 }
 
 impl Plan {
-    /// What the leader writes for it, if that is anything.
+    /// The update that the leader writes for the plan, if it changes something.
     #[must_use]
     pub fn update(&self, map: &ShardMap, now: LogicalTime) -> Option<TargetUpdate> {
         let before = map.header();

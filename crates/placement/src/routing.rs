@@ -10,33 +10,33 @@ use crate::target::TargetVersion;
 
 pub use self::explain::Explanation;
 
-/// Where calls go, as of one state of the cluster. It never changes; the next state is another
-/// table.
+/// The routes of calls in one state of the cluster. A table is immutable; the next state has
+/// another one.
 ///
-/// Calls go to the holder of a shard, also while it is meant for another: the holder serves until
-/// it has nothing left to do. Only members of the cluster are ever named.
+/// Calls go to the holder of a shard, even if the target is another node: the holder serves until
+/// its release. Routes name only members.
 #[derive(Clone, Debug)]
 pub struct RoutingTable {
     sharding: Sharding,
     version: TargetVersion,
-    /// Every node that an answer may name.
+    /// Every node that a route may name.
     nodes: Vec<NodeAddress>,
-    /// How many of them, at the front and by address, are members.
+    /// The first of them are the members, by address. This is their number.
     members: usize,
     own: Option<NodeAt>,
-    /// What is read for every call, and nothing else.
+    /// The data that every call reads, and nothing else.
     slots: Vec<Slot>,
     fences: Vec<Option<FenceEpoch>>,
     targets: Vec<Option<NodeAt>>,
     retries: Retries,
 }
 
-/// The place of a node in the table.
+/// The index of a node in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeAt(u32);
 
 impl NodeAt {
-    /// Nodes are far fewer than numbers: each is a member or named by a shard.
+    /// Every node is a member or named by a shard, so the number fits.
     fn new(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
@@ -58,25 +58,25 @@ struct Retries {
     idle_ms: u64,
 }
 
-/// What to do with a call that has nowhere to go yet.
+/// What to do with a call that has no destination yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Hold it within its deadline: ask again when the cluster changes, or after this time.
+    /// Hold it within its deadline. Retry when the cluster changes, or after this time.
     Hold {
         /// Milliseconds.
         at_most_ms: u64,
     },
-    /// Fail it; its caller may try again after this time.
+    /// Fail it. The caller may retry after this time.
     Fail {
         /// Milliseconds.
         after_ms: u64,
     },
 }
 
-/// Where a call goes.
+/// The destination of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// To this very node. The shard is absent for an object that belongs to none.
+    /// This node. The shard is absent for an object that belongs to none.
     Here {
         /// The object's shard.
         shard: Option<ShardId>,
@@ -85,61 +85,61 @@ pub enum Route<'a> {
     There {
         /// The object's shard.
         shard: Option<ShardId>,
-        /// Which node.
+        /// The node.
         node: &'a NodeAddress,
     },
-    /// Nowhere for a moment: one node has released the shard and the next is about to claim it.
+    /// None for a moment: the shard was released and its target is about to claim it.
     Moving {
         /// The object's shard.
         shard: ShardId,
-        /// Who is about to claim it.
+        /// The node that is about to claim it.
         to: &'a NodeAddress,
         /// What to do with the call.
         retry: Retry,
     },
-    /// Nowhere: the shard has no holder, and no target that could claim it.
+    /// None: the shard has no holder, and no target that could claim it.
     Unclaimed {
         /// The object's shard.
         shard: ShardId,
         /// What to do with the call.
         retry: Retry,
     },
-    /// Nowhere: the node that has the object is no member any more.
+    /// None: the node that holds the object is no longer a member.
     NodeGone {
         /// The object's shard.
         shard: Option<ShardId>,
-        /// Which node.
+        /// The node.
         node: &'a str,
         /// What to do with the call.
         retry: Retry,
     },
 }
 
-/// Why an id has no route at all.
+/// Why an id has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// It is no id.
+    /// The id is invalid.
     #[error(transparent)]
     Id(#[from] ObjectIdError),
-    /// It names a shard that is not there.
+    /// The id names a shard that does not exist.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
 }
 
 impl RoutingTable {
-    /// Which state of all targets this is a table of.
+    /// The version of the targets in this table.
     #[must_use]
     pub const fn version(&self) -> TargetVersion {
         self.version
     }
 
-    /// How ids become shards here.
+    /// The mapping from ids to shards.
     #[must_use]
     pub const fn sharding(&self) -> Sharding {
         self.sharding
     }
 
-    /// Where a call to an object goes.
+    /// The route of a call to an object.
     #[inline]
     pub fn route<'a>(&'a self, id: ObjectIdRef<'a>) -> Result<Route<'a>, ShardOutOfRange> {
         match id.location() {
@@ -152,21 +152,20 @@ impl RoutingTable {
         }
     }
 
-    /// Where a call to an object goes whose id was not parsed yet.
+    /// The route of a call to an object by its unparsed id.
     #[inline]
     pub fn route_text<'a>(&'a self, id: &'a str) -> Result<Route<'a>, RouteError> {
         Ok(self.route(ObjectIdRef::parse(id)?)?)
     }
 
-    /// The fence of a shard's last claim. A call carries it, so that a node can detect that the
-    /// caller knows of a later one.
+    /// The fence of a shard's last claim. A call carries it, so that a node can detect a later one.
     #[must_use]
     pub fn fence(&self, shard: ShardId) -> Option<FenceEpoch> {
         let index = self.sharding.num_shards.index(shard).ok()?;
         self.fences.get(index).copied().flatten()
     }
 
-    /// The member that a shard is meant for.
+    /// The target of a shard, if it is a member.
     #[must_use]
     pub fn target(&self, shard: ShardId) -> Option<&NodeAddress> {
         let index = self.sharding.num_shards.index(shard).ok()?;
@@ -221,7 +220,7 @@ impl RoutingTable {
         }
     }
 
-    /// The node that asks, if it is one.
+    /// The node that owns the table, unless a gate does.
     fn own_address(&self) -> Option<&NodeAddress> {
         self.node(self.own?)
     }
@@ -250,7 +249,7 @@ impl Route<'_> {
         }
     }
 
-    /// What to do with a call that has nowhere to go yet.
+    /// What to do with a call that has no destination yet.
     #[must_use]
     pub const fn retry(&self) -> Option<Retry> {
         match *self {

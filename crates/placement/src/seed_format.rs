@@ -1,4 +1,4 @@
-//! The text that existing clusters keep in etcd, read and written as it is.
+//! The text format of existing clusters in etcd.
 //!
 //! | key | value |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `<prefix>/nodes/<address>`, `<prefix>/gates/<address>` | the address |
 //! | `<prefix>/leader` | the leader's address |
 //!
-//! An empty target or current means that there is none. There is no place for a fence or for a
-//! node's life: the revision at which the key was written stands for both.
+//! An empty target or current means none. There is no field for a fence or an incarnation: the
+//! revision at which the key was written stands for both.
 
 use std::fmt;
 
@@ -24,39 +24,39 @@ const FLAG: &str = "f=";
 /// The value of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeedShard {
-    /// Where it should be.
+    /// Its target.
     pub target: Option<NodeAddress>,
-    /// Who has claimed it.
+    /// Its holder.
     pub current: Option<NodeAddress>,
-    /// What else is said of it.
+    /// Its flags.
     pub flags: Flags,
 }
 
-/// Why a text is no value of a shard.
+/// Why the value of a shard is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeedValueError {
     /// There is no comma between target and current.
     #[error("the value has no second field")]
     NoCurrent,
-    /// The target is no address.
-    #[error("the target is no node: {0}")]
+    /// The target is not a node address.
+    #[error("invalid target: {0}")]
     Target(#[source] NodeAddressError),
-    /// The current node is no address.
-    #[error("the current node is none: {0}")]
+    /// The current node is not a node address.
+    #[error("invalid current node: {0}")]
     Current(#[source] NodeAddressError),
     /// A field after the second does not begin with `f=`.
-    #[error("field {at} is no flag")]
+    #[error("field {at} is not a flag")]
     NotAFlag {
-        /// Which field, counted from one.
+        /// The number of the field, from one.
         at: usize,
     },
-    /// A flag is not valid.
+    /// A flag is invalid.
     #[error(transparent)]
     Flag(#[from] FlagError),
 }
 
 impl SeedShard {
-    /// Reads a value.
+    /// Parses a value.
     pub fn parse(text: &str) -> Result<Self, SeedValueError> {
         let mut fields = text.split(',');
         let target = optional(fields.next().unwrap_or_default()).map_err(SeedValueError::Target)?;
@@ -70,7 +70,7 @@ impl SeedShard {
         Ok(Self { target, current, flags: Flags::try_new(flags)? })
     }
 
-    /// What is to be written for a shard of which this much is known.
+    /// The value of a shard.
     #[must_use]
     pub fn of(info: ShardInfo<'_>) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl fmt::Display for SeedShard {
     }
 }
 
-/// What a key below the prefix is about.
+/// The subject of a key below the prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeedKey {
     /// A shard.
@@ -110,29 +110,29 @@ pub enum SeedKey {
     Node(NodeAddress),
     /// A gate that is a member.
     Gate(NodeAddress),
-    /// Who leads.
+    /// The leader.
     Leader,
 }
 
-/// Why a text is no key of a cluster.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeedKeyError {
     /// It does not begin with the prefix and a slash.
     #[error("the key is not below the prefix")]
     Prefix,
-    /// It is about nothing that is known.
-    #[error("the key is about nothing known")]
+    /// Its kind is unknown.
+    #[error("the kind of the key is unknown")]
     Unknown,
-    /// It names a shard by something else than a plain decimal number.
-    #[error("the key names no shard")]
+    /// The shard is not a plain decimal number.
+    #[error("the shard of the key is not a plain decimal number")]
     Shard,
-    /// It names no node.
-    #[error("the key names no node: {0}")]
+    /// The address is invalid.
+    #[error("invalid address in the key: {0}")]
     Address(#[from] NodeAddressError),
 }
 
 impl SeedKey {
-    /// Reads a key below `prefix`, which has no slash at its end.
+    /// Parses a key below `prefix`, which has no trailing slash.
     pub fn parse(prefix: &str, key: &str) -> Result<Self, SeedKeyError> {
         let below = key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/'));
         match below.ok_or(SeedKeyError::Prefix)?.split_once('/') {
@@ -144,7 +144,7 @@ impl SeedKey {
         }
     }
 
-    /// The key below `prefix`, which has no slash at its end.
+    /// The key below `prefix`, which has no trailing slash.
     #[must_use]
     pub fn format(&self, prefix: &str) -> String {
         match self {
@@ -158,7 +158,7 @@ impl SeedKey {
 
 fn shard(number: &str) -> Option<ShardId> {
     let parsed: u32 = number.parse().ok()?;
-    // One shard, one key: no sign and no leading zero.
+    // One shard has one key: no sign and no leading zero.
     (parsed < MAX_NUM_SHARDS && parsed.to_string() == number)
         .then(|| ShardId::from_raw(parsed.into()))
 }

@@ -7,11 +7,9 @@ use crate::node_names::{NameNumber, NodeNames};
 use crate::sharding::{ShardCount, ShardOutOfRange};
 use crate::target::{Target, TargetHeader, TargetSince, TargetUpdate, TargetVersion};
 
-/// Where all shards should be and where they are: the leader's targets under one version, and the
-/// nodes' claims, one per shard.
+/// The targets of the leader under one version, and the claims of the nodes, one per shard.
 ///
-/// It decides nothing. Its owner puts into it what was stored, in whatever order it learns
-/// of it.
+/// The map decides nothing. Its owner feeds it stored state, in any order.
 #[derive(Clone, Debug)]
 pub struct ShardMap {
     num_shards: ShardCount,
@@ -26,7 +24,7 @@ struct TargetSlot {
     node: Option<NameNumber>,
     flags: Flags,
     since: TargetSince,
-    heard_at: Option<LogicalTime>,
+    observed_at: Option<LogicalTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,41 +34,41 @@ struct ClaimSlot {
     released_at: Option<LogicalTime>,
 }
 
-/// The update is not the next one.
+/// Why an update cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
-    /// The map is at another version than the one before the update.
+    /// The version of the map is not the one before the update.
     #[error("targets are at version {current}, the update makes version {offered}")]
     Version {
-        /// Where the map is.
+        /// The version of the map.
         current: TargetVersion,
-        /// What the update would make.
+        /// The version of the update.
         offered: TargetVersion,
     },
-    /// The update is about a shard that is not there.
+    /// The update has a shard that does not exist.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
 }
 
-/// Whether something that was learned is new.
+/// Whether a claim was new to the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapChange {
-    /// It is, and is in the map now.
+    /// It was, and is in the map now.
     New,
-    /// The map knew it, or something later.
+    /// The map had it, or a later one.
     Old,
 }
 
-/// What the planner reads of a shard without looking up a name.
+/// A shard as the planner reads it, without looking up names.
 pub(crate) struct RawShard<'a> {
     pub(crate) target: Option<NameNumber>,
     pub(crate) holder: Option<(NameNumber, Incarnation)>,
     pub(crate) fence: Option<FenceEpoch>,
     pub(crate) flags: &'a Flags,
     pub(crate) since: TargetSince,
-    /// When the owner of the map learned of the target, if it was there then.
-    pub(crate) heard_at: Option<LogicalTime>,
-    /// When the owner of the map learned that the shard was released, if it was there then.
+    /// When the owner of the map saw the target being written, if it did.
+    pub(crate) observed_at: Option<LogicalTime>,
+    /// When the owner of the map saw the release, if it did.
     pub(crate) released_at: Option<LogicalTime>,
 }
 
@@ -88,31 +86,31 @@ impl ShardMap {
         }
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     #[must_use]
     pub const fn num_shards(&self) -> ShardCount {
         self.num_shards
     }
 
-    /// What holds for all targets together.
+    /// The state of all targets together.
     #[must_use]
     pub const fn header(&self) -> TargetHeader {
         self.header
     }
 
-    /// All that is known of a shard.
+    /// The state of a shard.
     pub fn info(&self, shard: ShardId) -> Result<ShardInfo<'_>, ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         self.info_at(index, shard)
             .ok_or(ShardOutOfRange { shard: shard.as_raw(), num_shards: self.num_shards.get() })
     }
 
-    /// All that is known of every shard, in order.
+    /// The state of every shard, in order.
     pub fn iter(&self) -> impl Iterator<Item = ShardInfo<'_>> {
         self.num_shards.shards().enumerate().filter_map(|(index, shard)| self.info_at(index, shard))
     }
 
-    /// Applies the leader's next write.
+    /// Applies the leader's next update.
     pub fn apply(&mut self, update: &TargetUpdate) -> Result<(), UpdateError> {
         let (current, offered) = (self.header.version, update.header.version);
         if offered != current.next() {
@@ -128,15 +126,14 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Puts a stored header into the map, with [`ShardMap::load_target`] for the shards of it.
+    /// Loads a stored header. [`ShardMap::load_target`] loads its shards.
     pub fn load_header(&mut self, header: TargetHeader) {
         self.header = header;
     }
 
-    /// Puts a stored target into the map, as part of a version that is read as a whole.
+    /// Loads a stored target, as part of a version that is read as a whole.
     ///
-    /// A stored form that has no place for the time keeps what the map knows of it, as long as the
-    /// node is the same.
+    /// If the stored form has no time, the map keeps its own, as long as the node is the same.
     pub fn load_target(&mut self, shard: ShardId, target: &Target) -> Result<(), ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         let node = target.node.as_ref().map(|address| self.names.take(address));
@@ -147,16 +144,16 @@ impl ShardMap {
                 since => since,
             };
             let is_known = before == node && slot.since == since;
-            let heard_at = slot.heard_at.filter(|_| is_known);
-            *slot = TargetSlot { node, flags: target.flags.clone(), since, heard_at };
+            let observed_at = slot.observed_at.filter(|_| is_known);
+            *slot = TargetSlot { node, flags: target.flags.clone(), since, observed_at };
             before.into_iter().for_each(|number| self.names.give_back(number));
         }
         Ok(())
     }
 
-    /// Puts a target into the map that was stored just now. If it is another one, the map remembers
-    /// when it was heard of, by the clock of the map's owner.
-    pub fn hear_target(
+    /// Loads a target that was written just now. If it changed, the map records the time, by the
+    /// clock of its owner.
+    pub fn observe_target(
         &mut self,
         shard: ShardId,
         target: &Target,
@@ -168,20 +165,19 @@ impl ShardMap {
         self.load_target(shard, target)?;
         let index = self.num_shards.index(shard)?;
         if let Some(slot) = self.targets.get_mut(index).filter(|_| !is_known) {
-            slot.heard_at = Some(now);
+            slot.observed_at = Some(now);
         }
         Ok(())
     }
 
-    /// Learns of a claim. One that is older than what the map knows changes nothing: news may
-    /// overtake each other.
+    /// Loads a claim, unless the map has a later one: notifications may arrive out of order.
     pub fn learn_claim(
         &mut self,
         shard: ShardId,
         claim: &Claim,
     ) -> Result<MapChange, ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
-        // A release keeps the fence of the claim that it ends.
+        // A release keeps the fence of its claim.
         let order = |fence: FenceEpoch, released: bool| (fence, released);
         let known = self.claims.get(index).copied().flatten();
         if known.is_some_and(|known| {
@@ -193,8 +189,8 @@ impl ShardMap {
         Ok(MapChange::New)
     }
 
-    /// Puts a stored claim into the map, whatever the map takes for later. What is written once
-    /// more of a shard without a holder does not change when it was released.
+    /// Loads a stored claim, even over a later one. Writing a shard without a holder again does not
+    /// change its release time.
     pub fn load_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         let holder =
@@ -210,9 +206,9 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Remembers that a shard without a holder was released just now, by the clock of the owner of
-    /// the map.
-    pub fn hear_release(
+    /// Records that a shard without a holder was released just now, by the clock of the map's
+    /// owner.
+    pub fn observe_release(
         &mut self,
         shard: ShardId,
         now: LogicalTime,
@@ -225,7 +221,7 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Forgets what is known of a claim, because what is stored is gone or cannot be read.
+    /// Removes a claim whose stored form is missing or unreadable.
     pub fn forget_claim(&mut self, shard: ShardId) -> Result<(), ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         let before = self.claims.get_mut(index).and_then(Option::take);
@@ -246,7 +242,7 @@ impl ShardMap {
             fence: claim.map(|claim| claim.fence),
             flags: &target.flags,
             since: target.since,
-            heard_at: target.heard_at,
+            observed_at: target.observed_at,
             released_at: claim.and_then(|claim| claim.released_at),
         })
     }
@@ -268,41 +264,41 @@ impl ShardMap {
     }
 }
 
-/// What nodes write, one per shard: who has claimed it, or that it was released. It is kept
-/// after a release, so that the fence never falls.
+/// What nodes write, one per shard: its holder, or none after a release. It is kept after a
+/// release, so that the fence never decreases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who has the shard; none after a release.
+    /// The holder, or `None` after a release.
     pub holder: Option<NodeInstance>,
-    /// The number that rose with this claim.
+    /// The fence of the claim.
     pub fence: FenceEpoch,
 }
 
-/// All that is known of one shard: what the leader says and what a node has claimed.
+/// The state of one shard: its target and its claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardInfo<'a> {
-    /// Which one.
+    /// The shard.
     pub shard: ShardId,
-    /// Where it should be.
+    /// Its target.
     pub target: Option<&'a NodeAddress>,
-    /// Who has claimed it and not released it. That node may be gone.
+    /// The node that claimed it and has not released it. That node may be gone.
     pub current: Option<NodeInstanceRef<'a>>,
-    /// What else the leader says of it.
+    /// Its flags.
     pub flags: &'a Flags,
     /// The fence of the last claim, if there ever was one.
     pub fence: Option<FenceEpoch>,
-    /// Since when it has its target.
+    /// When it got its target.
     pub since: TargetSince,
 }
 
 impl<'a> ShardInfo<'a> {
-    /// Who has the shard, if that node is a member in the life in which it claimed.
+    /// The holder, if it is a member in the same incarnation.
     #[must_use]
     pub fn owner(&self, members: &Membership) -> Option<NodeInstanceRef<'a>> {
         self.current.filter(|holder| members.is_live(*holder))
     }
 
-    /// Whether the node that should have the shard has it.
+    /// Whether the target holds the shard.
     #[must_use]
     pub fn is_settled(&self, members: &Membership) -> bool {
         self.target.is_some() && self.owner(members).map(|owner| owner.address) == self.target

@@ -7,17 +7,17 @@ use shardwright_contracts::hash::{avalanched, scaled};
 use crate::limits::{DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS};
 use crate::object_id::{ObjectIdRef, ObjectLocation};
 
-/// How many shards a cluster has: at least one, and the same number for as long as it lives.
+/// The number of shards of a cluster. It is at least one and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardCount(NonZeroU32);
 
-/// No cluster has that many shards.
+/// The number of shards is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cluster has 1 to {MAX_NUM_SHARDS} shards, not {0}")]
 pub struct ShardCountError(pub u32);
 
 impl ShardCount {
-    /// What a cluster has unless it is configured otherwise.
+    /// The default number of shards.
     pub const DEFAULT: Self = match NonZeroU32::new(DEFAULT_NUM_SHARDS) {
         Some(count) => Self(count),
         None => Self(NonZeroU32::MIN),
@@ -42,7 +42,7 @@ impl ShardCount {
         (0..self.get()).map(|number| ShardId::from_raw(number.into()))
     }
 
-    /// The place of a shard in a list of all, if the cluster has it.
+    /// The index of a shard, if the cluster has it.
     pub(crate) fn index(self, shard: ShardId) -> Result<usize, ShardOutOfRange> {
         if shard.as_raw() < u64::from(self.get()) {
             Ok(shard.as_raw() as usize)
@@ -64,30 +64,30 @@ impl fmt::Display for ShardCount {
     }
 }
 
-/// The cluster has no such shard.
+/// The shard does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no shard {shard}, the cluster has {num_shards}")]
 pub struct ShardOutOfRange {
-    /// The shard that was asked for.
+    /// The requested shard.
     pub shard: u64,
-    /// How many there are.
+    /// The number of shards.
     pub num_shards: u32,
 }
 
-/// How a cluster maps ids to shards. It is stored when the cluster is made and never changes.
+/// The mapping from ids to shards. It is stored when the cluster is created and never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sharding {
-    /// What hashes ids.
+    /// The hash of ids.
     pub hash: ShardHash,
-    /// How many shards there are.
+    /// The number of shards.
     pub num_shards: ShardCount,
 }
 
-/// A process that sees the cluster differently must stay out: it would look for objects in shards
-/// where they are not.
+/// Why a process may not join: it maps ids differently, so it would look for objects in the wrong
+/// shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinRefused {
-    /// It hashes differently.
+    /// It uses another hash.
     #[error("the cluster hashes ids by {}, this process by {}", .cluster.name(), .ours.name())]
     Hash {
         /// The cluster's.
@@ -95,7 +95,7 @@ pub enum JoinRefused {
         /// The process's.
         ours: ShardHash,
     },
-    /// It counts differently.
+    /// It uses another number of shards.
     #[error("the cluster has {cluster} shards, this process expects {ours}")]
     NumShards {
         /// The cluster's.
@@ -106,7 +106,7 @@ pub enum JoinRefused {
 }
 
 impl Sharding {
-    /// The shard of an object, or none if it lives on a node that its id names.
+    /// The shard of an object, or `None` if its id names a node.
     #[inline]
     pub fn shard_of(self, id: ObjectIdRef<'_>) -> Result<Option<ShardId>, ShardOutOfRange> {
         match id.location() {
@@ -116,14 +116,14 @@ impl Sharding {
         }
     }
 
-    /// The shard that a text hashes to, whatever it looks like.
+    /// The shard of the hash of a text, whatever its form.
     #[must_use]
     #[inline]
     pub fn hashed(self, text: &str) -> ShardId {
         ShardId::from_raw(self.hash.place(text.as_bytes(), self.num_shards.get()).into())
     }
 
-    /// Whether a process that works by `ours` may join a cluster that works by this.
+    /// Checks whether a process with the mapping `ours` may join the cluster.
     pub fn check_join(self, ours: Self) -> Result<(), JoinRefused> {
         if self.hash != ours.hash {
             return Err(JoinRefused::Hash { cluster: self.hash, ours: ours.hash });
@@ -136,28 +136,28 @@ impl Sharding {
     }
 }
 
-/// How ids map to shards. Objects are placed by it, so no bit of its result may ever change.
+/// A hash of ids. Objects are placed by it, so its results never change.
 ///
 /// The name and the number of shards are part of the cluster's record; see
 /// [`Sharding::check_join`](crate::Sharding::check_join).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ShardHash {
-    /// FNV-1a of 32 bits, modulo the number of shards: what existing clusters have.
+    /// 32-bit FNV-1a modulo the number of shards, as in existing clusters.
     ///
     /// Its lowest bit is the parity of the lowest bits of all bytes, so ids that follow a pattern
     /// may leave half of the shards empty.
     #[default]
     Fnv1a32,
-    /// FNV-1a of 64 bits with every bit of the result made to depend on every bit before, scaled
-    /// to the number of shards by its high bits: the better choice for a new cluster.
+    /// 64-bit FNV-1a with an avalanche step, scaled to the number of shards by its high bits. Use
+    /// it for new clusters.
     Avalanche64,
 }
 
 impl ShardHash {
-    /// Every hash there is.
+    /// Every hash.
     pub const ALL: [Self; 2] = [Self::Fnv1a32, Self::Avalanche64];
 
-    /// The name under which a cluster stores it.
+    /// Its stored name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -172,7 +172,7 @@ impl ShardHash {
         Self::ALL.into_iter().find(|hash| hash.name() == name)
     }
 
-    /// The place of `bytes` below `count`, which is not zero.
+    /// The shard of `bytes` below `count`, which is not zero.
     #[inline]
     pub(crate) fn place(self, bytes: &[u8], count: u32) -> u32 {
         match self {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_has_at_least_one_shard_and_a_bounded_number() {
+    fn shard_count_is_bounded() {
         assert_eq!(ShardCount::try_new(0), Err(ShardCountError(0)));
         assert!(ShardCount::try_new(1).is_ok() && ShardCount::try_new(MAX_NUM_SHARDS).is_ok());
         assert!(ShardCount::try_new(MAX_NUM_SHARDS + 1).is_err());
@@ -212,21 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_hashed_whole_or_names_its_shard_or_has_none() {
+    fn ids_map_to_shards_by_their_form() {
         assert_eq!(shard(of(8_192), "user-12345"), Ok(Some(1_392)));
         assert_eq!(shard(of(64), "shard#5/object-123"), Ok(Some(5)));
         assert_eq!(shard(of(64), "localhost:7001/client-123"), Ok(None));
     }
 
     #[test]
-    fn a_named_shard_must_exist() {
+    fn named_shard_must_exist() {
         assert_eq!(shard(of(64), "shard#63/x"), Ok(Some(63)));
         let error = ShardOutOfRange { shard: 64, num_shards: 64 };
         assert_eq!(shard(of(64), "shard#64/x"), Err(error));
     }
 
     #[test]
-    fn a_process_that_disagrees_may_not_join() {
+    fn process_with_another_mapping_may_not_join() {
         let cluster = of(64);
         assert_eq!(cluster.check_join(cluster), Ok(()));
         let other_hash = Sharding { hash: ShardHash::Avalanche64, ..cluster };
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((place(8_192), place(64)), (of_8192, of_64));
     }
 
-    /// Computed apart, from the published definitions of the two functions.
+    /// Computed separately from the published definitions of both functions.
     #[rstest]
     #[case("", 7_674, 59, 936)]
     #[case("a", 4_180, 32, 510)]
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn one_changed_bit_changes_half_the_bits_of_the_avalanched_hash() {
+    fn avalanche_flips_half_the_bits() {
         for bit in 0..80 {
             let changed: u32 = (0..256_u32)
                 .map(|n| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_with_a_pattern_reach_all_shards_only_when_avalanched() {
+    fn patterned_ids_need_the_avalanche_to_reach_all_shards() {
         let reached = |hash: ShardHash| {
             let ids = (0..10_000).map(|n| format!("x{n}{n}"));
             let places = ids.map(|id| hash.place(id.as_bytes(), 64));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn avalanched_ids_are_spread_as_by_chance() {
+    fn avalanched_ids_are_spread_uniformly() {
         for count in [5_u32, 64, 100, 626, 1_000] {
             let mut filled = vec![0_f64; count as usize];
             let ids = u64::from(count) * 100;
@@ -309,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn scaling_reaches_the_first_and_the_last_shard_and_none_beyond() {
+    fn scaling_covers_exactly_all_shards() {
         for count in [1, 2, 3, 1_000, 1 << 24] {
             assert_eq!((scaled(0, count), scaled(u64::MAX, count)), (0, count - 1));
         }
     }
 
     #[test]
-    fn names_find_their_hash() {
+    fn hashes_are_found_by_name() {
         for hash in ShardHash::ALL {
             assert_eq!(ShardHash::from_name(hash.name()), Some(hash));
         }

@@ -1,4 +1,4 @@
-//! What the leader writes: where shards should be, all under one version.
+//! Targets: the leader's decisions, all under one version.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,12 +11,12 @@ use crate::flags::Flags;
 use crate::limits::{MAX_TARGET_CHUNKS, MIN_TARGET_CHUNK_SHARDS};
 use crate::sharding::{ShardCount, ShardOutOfRange};
 
-/// Which state of all targets together. Each write of the leader makes the next one.
+/// The version of all targets together. Each write of the leader makes the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetVersion(u64);
 
 impl TargetVersion {
-    /// Nothing was ever written.
+    /// No write yet.
     pub const NONE: Self = Self(0);
 
     /// Wraps a raw number.
@@ -31,8 +31,7 @@ impl TargetVersion {
         self.0
     }
 
-    /// The version that the next write makes. It would take a write every nanosecond for five
-    /// centuries to run out of them.
+    /// The next version. At one write per nanosecond the numbers last five centuries.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -45,21 +44,21 @@ impl fmt::Display for TargetVersion {
     }
 }
 
-/// Since when a shard has its target, and whether it had another one before.
+/// When a shard got its target, and whether it had another one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetSince {
-    /// Unknown. It counts from when the leader began to look, or from when nodes last came
-    /// or went.
+    /// Unknown. It counts from the time when the leader started to follow the cluster, or from the
+    /// last membership change.
     #[default]
     Unknown,
-    /// It was given its first target then.
+    /// The time of its first target.
     Placed(LogicalTime),
-    /// It was moved then.
+    /// The time of its last move.
     Moved(LogicalTime),
 }
 
 impl TargetSince {
-    /// When, if that is known.
+    /// The time, if known.
     #[must_use]
     pub const fn time(self) -> Option<LogicalTime> {
         match self {
@@ -69,28 +68,28 @@ impl TargetSince {
     }
 }
 
-/// Where one shard should be.
+/// The target of one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The node, unless none was chosen yet.
+    /// The node, if one was chosen.
     pub node: Option<NodeAddress>,
-    /// What else is said of the shard.
+    /// Its flags.
     pub flags: Flags,
-    /// Since when.
+    /// When it was chosen.
     pub since: TargetSince,
 }
 
-/// What holds for all targets together. A new leader goes on from here, so that a change of
-/// leaders changes no decision.
+/// The state of all targets together. A new leader continues from it, so a change of leaders
+/// changes no decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetHeader {
-    /// Which state this is.
+    /// The version.
     pub version: TargetVersion,
-    /// Whether the cluster is frozen: nothing is moved that need not be.
+    /// Whether the cluster is frozen: no voluntary moves.
     pub frozen: bool,
-    /// Whether a rebalance has begun and goes on until shards are spread evenly.
+    /// Whether a rebalance by number is in progress.
     pub spreading: bool,
-    /// Whether load is being moved and goes on until it is within the narrower band.
+    /// Whether a rebalance by load is in progress.
     pub shedding: bool,
 }
 
@@ -99,20 +98,20 @@ pub struct TargetHeader {
 pub struct TargetChange {
     /// The shard.
     pub shard: ShardId,
-    /// All that the leader says of it from now on.
+    /// Its new target.
     pub target: Target,
 }
 
-/// One write of the leader: it applies to the version before it and to no other.
+/// One write of the leader. It applies only to the version before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetUpdate {
-    /// What holds afterwards; its version is the one that this write makes.
+    /// The new header, with the version of this write.
     pub header: TargetHeader,
     /// The shards that change, each once.
     pub changes: Vec<TargetChange>,
 }
 
-/// Which shards lie in which chunk. It follows from the number of shards and never changes.
+/// The assignment of shards to chunks. It depends only on the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetChunks {
     num_shards: ShardCount,
@@ -127,19 +126,19 @@ impl TargetChunks {
         Self { num_shards, chunk_shards: fair.max(MIN_TARGET_CHUNK_SHARDS) }
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.num_shards.get().div_ceil(self.chunk_shards)
     }
 
-    /// The chunk that a shard lies in.
+    /// The chunk of a shard.
     pub fn chunk_of(self, shard: ShardId) -> Result<u32, ShardOutOfRange> {
         let index = self.num_shards.index(shard)? as u32;
         Ok(index / self.chunk_shards)
     }
 
-    /// The numbers of the shards in a chunk; none if there is no such chunk.
+    /// The shards of a chunk, or none if the chunk does not exist.
     #[must_use]
     pub fn shards(self, chunk: u32) -> Range<u32> {
         let start = chunk.saturating_mul(self.chunk_shards).min(self.num_shards.get());
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_hold_every_shard_once_and_are_few() {
+    fn chunks_contain_every_shard_once() {
         for count in [1, 64, 127, 128, 129, 8_191, 8_192, 8_193, 1_000_000] {
             let chunks = chunks(count);
             assert!((1..=64).contains(&chunks.count()), "{count}");
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_changes_the_chunks_of_its_shards() {
+    fn update_changes_the_chunks_of_its_shards() {
         let change =
             |shard| TargetChange { shard: ShardId::from_raw(shard), target: Target::default() };
         let header = TargetHeader::default();

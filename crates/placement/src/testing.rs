@@ -7,17 +7,17 @@ use shardwright_contracts::ShardId;
 use crate::handover::Readiness;
 use crate::sharding::{ShardOutOfRange, Sharding};
 
-/// How many shards a test's cluster has: enough to spread, few enough to be quick.
+/// Number of shards of a test cluster: enough to spread, few enough to be fast.
 pub const TEST_NUM_SHARDS: u32 = 64;
 
-/// A shard is missed by this many tries per shard of the cluster once in 10^13 cases.
+/// With this many tries per shard, one shard in 10^13 is missed.
 const TRIES_PER_SHARD: u32 = 30;
 const MIN_TRIES: u32 = 10_000;
 
 /// Why there is no id for a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectIdForShardError {
-    /// The cluster has no such shard.
+    /// The shard does not exist.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
     /// An id with a `/` is not hashed.
@@ -28,7 +28,7 @@ pub enum ObjectIdForShardError {
     NotFound {
         /// The shard.
         shard: u64,
-        /// How many ids were tried.
+        /// The number of tried ids.
         tries: u32,
     },
 }
@@ -57,24 +57,24 @@ pub fn object_id_for_shard(
     Err(ObjectIdForShardError::NotFound { shard: shard.as_raw(), tries })
 }
 
-/// The cluster was not ready in any of the states that were looked at.
+/// No checked state of the cluster was ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("none of {states} states was ready{}", match .last {
     Some(last) => format!("; in the last one {last}"),
     None => String::new(),
 })]
 pub struct NeverReady {
-    /// How many states were looked at.
+    /// The number of checked states.
     pub states: usize,
     /// What the last of them lacked, if there was one.
     pub last: Option<Readiness>,
 }
 
-/// Looks at one state of the cluster after the other until one is ready: every shard's current
-/// node is its target, and a member. Returns how many were not.
+/// Checks states of the cluster until one is ready: every shard is held by its target, and that is
+/// a member. Returns the number of states before it.
 ///
-/// How a state comes about, and how long that takes, is the iterator's business. A cluster that
-/// runs has a `wait_until_ready` of its own.
+/// The iterator decides how states are produced and how long that takes. A running cluster has its
+/// own `wait_until_ready`.
 pub fn wait_until_ready(states: impl IntoIterator<Item = Readiness>) -> Result<usize, NeverReady> {
     let mut last = None;
     let mut seen = 0;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_fitting_id_is_found_however_many_shards_there_are() {
+    fn first_matching_id_is_found_for_any_shard_count() {
         let find = |shard, count| {
             let shard = ShardId::from_raw(shard);
             object_id_for_shard(of(ShardHash::Fnv1a32, count), shard, "TestObject").unwrap()
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_not_there_and_a_prefix_with_a_slash_are_refused() {
+    fn unknown_shard_and_slash_in_prefix_are_refused() {
         let sharding = of(ShardHash::Fnv1a32, 64);
         let missing = object_id_for_shard(sharding, ShardId::from_raw(64), "x");
         assert!(matches!(missing, Err(ObjectIdForShardError::Shard(_))));

@@ -1,4 +1,4 @@
-//! What routing and planning cost, and how much a plan moves beside what other ways would.
+//! The cost of routing and planning, and how much a plan moves compared with other methods.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nodes with addresses of ordinary length that say nothing of their order.
+/// Nodes with addresses of ordinary length in no particular order.
 pub(crate) fn members(count: usize, set: usize) -> Result<Vec<Member>, Failure> {
     (0..count)
         .map(|number| {
@@ -50,7 +50,7 @@ pub(crate) fn members(count: usize, set: usize) -> Result<Vec<Member>, Failure> 
         .collect()
 }
 
-/// A configuration in which one plan does all that there is to do.
+/// A configuration in which one plan makes all moves.
 pub(crate) fn unlimited(shards: u32) -> Result<ClusterConfig, Failure> {
     Ok(ClusterConfig {
         cluster_state_stability_duration_ms: 0,

@@ -1,4 +1,4 @@
-//! How many shards move when a node joins, and how even they lie afterwards.
+//! How many shards move when a node joins, and how even the result is.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::rivals::RIVALS;
 use super::{Failure, members, settled, unlimited};
 
 const SHARDS: u32 = 8_192;
-/// Where addresses decide, one set of them says little.
+/// Several sets of addresses, because some methods depend on them.
 const SETS: usize = 5;
 
 #[allow(clippy::print_stdout, reason = "the table is what the benchmark is run for")]
@@ -80,7 +80,7 @@ fn places(map: &ShardMap, all: &[Member]) -> Vec<usize> {
     map.iter().filter_map(|info| index.get(info.target?).copied()).collect()
 }
 
-/// How many percent lie elsewhere, and how much fuller than the mean the fullest is.
+/// The percentage of moved shards, and the fullest node relative to the mean.
 fn compare(before: &[usize], after: &[usize], nodes: usize) -> (f64, f64) {
     let moved = before.iter().zip(after).filter(|(one, other)| one != other).count();
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! How long a plan takes.
+//! The duration of a plan.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
-//! Other ways to place shards on nodes. None of them remembers where a shard was.
+//! Other methods of placing shards on nodes. None uses the previous placement.
 
 use std::collections::BTreeMap;
 
 use super::routing::{fnv1a_64, mixed};
 
-/// A way to place shards: the index of the node for each shard.
+/// A placement method: the index of the node for each shard.
 pub(crate) type Rival = fn(&[String], u32) -> Vec<usize>;
 
 pub(crate) const RIVALS: [(&str, Rival); 4] = [

@@ -1,4 +1,4 @@
-//! A route beside the least that it takes: the bare hash and one read of an array.
+//! A route compared with its lower bound: the bare hash and one read of an array.
 
 use std::hint::black_box;
 
@@ -69,7 +69,7 @@ pub(crate) fn print(recorder: &Recorder) {
     }
 }
 
-/// What a caller wants of a route in the end.
+/// The part of a route that a caller uses.
 fn destination(route: Route<'_>) -> Option<&str> {
     match route {
         Route::There { node, .. } => Some(node.as_str()),
@@ -77,7 +77,7 @@ fn destination(route: Route<'_>) -> Option<&str> {
     }
 }
 
-/// The yardsticks: the hashes alone, as their definitions have them.
+/// The baselines: the plain hashes.
 #[inline]
 fn fnv1a_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))

@@ -7,22 +7,22 @@ use crate::shard_map::{Claim, ShardInfo};
 /// Why a node may not claim a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimRefused {
-    /// The cluster does not know the node.
+    /// The node is not a member.
     #[error("{0} is not a member")]
     NotAMember(NodeAddress),
-    /// The node came back since: this is an earlier life of it.
-    #[error("{0} is a member in another life")]
+    /// The node has restarted: this is an earlier incarnation.
+    #[error("{0} is a member in another incarnation")]
     Replaced(NodeAddress),
-    /// No node should have the shard yet.
+    /// The shard has no target.
     #[error("the shard has no target")]
     NoTarget,
-    /// Another node should have it.
-    #[error("the shard is meant for {0}")]
+    /// Another node is the target.
+    #[error("the target of the shard is {0}")]
     MeantForAnother(NodeAddress),
-    /// It is the node's already.
-    #[error("the shard is held with fence {0} by this very node")]
+    /// This node holds it.
+    #[error("this node holds the shard already, with fence {0}")]
     AlreadyHeld(FenceEpoch),
-    /// Another node has it and is a member: it has to release the shard first.
+    /// Another member holds it and has to release it first.
     #[error("{0} holds the shard and is a member")]
     HeldByMember(NodeAddress),
     /// There is no higher fence.
@@ -30,11 +30,10 @@ pub enum ClaimRefused {
     Fence(#[from] FenceEpochError),
 }
 
-/// What `claimer` writes to have a shard.
+/// What `claimer` writes to claim a shard.
 ///
-/// The driver compares the shard's claim, the claimer's membership and, where another had
-/// the shard, the absence of that one's membership: what is decided here on what was read must
-/// still be so when it is written. No fence below `floor` is given.
+/// The driver compares the shard's claim, the claimer's membership and the absence of a former
+/// holder's membership in the same commit. No fence below `floor` is granted.
 pub fn claim(
     info: ShardInfo<'_>,
     claimer: &NodeInstance,
@@ -57,7 +56,7 @@ pub fn claim(
         Some(_) => {}
     }
     let before = info.fence.unwrap_or(FenceEpoch::INITIAL);
-    // Below the floor a fence is stale: a claim with it holds nothing and blocks no other.
+    // A fence below the floor is stale: its claim holds nothing and blocks no other.
     if let Some(current) = info.current.filter(|_| before >= floor) {
         if current == claimer.borrowed() {
             return Err(ClaimRefused::AlreadyHeld(before));
@@ -69,42 +68,42 @@ pub fn claim(
     Ok(Claim { holder: Some(claimer.clone()), fence: before.next_at_least(floor)? })
 }
 
-/// Why a node gives a shard up.
+/// Why a node releases a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// The leader wants it elsewhere.
+    /// The leader has moved it.
     Moved,
-    /// The node leaves the cluster, whatever the leader wants.
+    /// The node leaves the cluster.
     Leaving,
 }
 
 /// Why a node may not release a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseRefused {
-    /// It has no holder.
+    /// The shard has no holder.
     #[error("the shard has no holder")]
     NotHeld,
-    /// Another node holds it, or the same in another life.
+    /// Another node or another incarnation holds it.
     #[error("{0} holds the shard")]
     HeldByAnother(NodeAddress),
-    /// It was claimed again since.
+    /// The shard was claimed again since.
     #[error("fence {presented} is stale, the shard is at {current}")]
     StaleFence {
-        /// The fence of the claim that was to be released.
+        /// The fence of the claim to release.
         presented: FenceEpoch,
         /// The fence of the shard.
         current: FenceEpoch,
     },
-    /// The node should keep it.
-    #[error("the shard is meant to stay")]
+    /// The node is still the target.
+    #[error("this node is the target of the shard")]
     MeantToStay,
-    /// Objects of the shard are still there and might write.
+    /// Objects of the shard are not evicted and could write.
     #[error("{0} objects of the shard are not evicted yet")]
     NotEvicted(u64),
 }
 
-/// What `holder` writes to keep a shard that it claimed with `fence`: the same claim, once more. A
-/// release of it that is still on its way goes by what was there before, and comes too late.
+/// What `holder` writes to keep a shard with `fence`: the same claim again. A release with unknown
+/// outcome compares the earlier claim, so it can no longer apply.
 pub fn keep(
     info: ShardInfo<'_>,
     holder: &NodeInstance,
@@ -122,8 +121,7 @@ pub fn keep(
     Ok(Claim { holder: Some(holder.clone()), fence })
 }
 
-/// What `holder` writes to give a shard up that it claimed with `fence`, once none of the shard's
-/// objects is left on it.
+/// What `holder` writes to release a shard with `fence`, after all its objects are evicted.
 pub fn release(
     info: ShardInfo<'_>,
     holder: &NodeInstance,

@@ -9,20 +9,20 @@ use crate::target::{Target, TargetChange, TargetHeader, TargetSince, TargetUpdat
 /// Why a shard cannot be moved to a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReassignRefused {
-    /// There is no such shard.
+    /// The shard does not exist.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
-    /// There is no such node.
+    /// The node is not a member.
     #[error("{0} is not a member")]
     NotAMember(NodeAddress),
-    /// The node is leaving.
+    /// The node is draining.
     #[error("{0} is draining")]
     Draining(NodeAddress),
-    /// The shard is pinned to where it is.
+    /// The shard is pinned.
     #[error("the shard is pinned; unpin it first, or pin it to the other node")]
     Pinned,
-    /// It should be there already.
-    #[error("the shard is meant for {0} already")]
+    /// The node is the target already.
+    #[error("the target of the shard is {0} already")]
     AlreadyThere(NodeAddress),
 }
 
@@ -53,7 +53,7 @@ pub fn reassign(
     Ok(one_change(map.header(), shard, target))
 }
 
-/// How a shard that had `before` for its target gets another one.
+/// The time of a target change, for a shard whose target was `before`.
 pub(crate) fn moved(before: Option<&NodeAddress>, now: LogicalTime) -> TargetSince {
     if before.is_some() { TargetSince::Moved(now) } else { TargetSince::Placed(now) }
 }
@@ -67,27 +67,27 @@ pub(crate) fn one_change(header: TargetHeader, shard: ShardId, target: Target) -
 /// Why a shard cannot be pinned or unpinned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinRefused {
-    /// There is no such shard.
+    /// The shard does not exist.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
-    /// It has no node that it could be pinned to.
+    /// The shard has no target to be pinned to.
     #[error("the shard has no target; name the node to pin it to")]
     NoTarget,
-    /// There is no such node.
+    /// The node is not a member.
     #[error("{0} is not a member")]
     NotAMember(NodeAddress),
-    /// The node is leaving.
+    /// The node is draining.
     #[error("{0} is draining")]
     Draining(NodeAddress),
-    /// It is pinned there.
+    /// The shard is pinned there already.
     #[error("the shard is pinned to {0} already")]
     AlreadyPinned(NodeAddress),
-    /// It is not pinned at all.
+    /// The shard is not pinned.
     #[error("the shard is not pinned")]
     NotPinned,
 }
 
-/// What the leader writes to pin a shard to a node, or to where it should be now.
+/// What the leader writes to pin a shard to a node, or to its current target.
 pub fn pin(
     map: &ShardMap,
     members: &Membership,
@@ -111,7 +111,7 @@ pub fn pin(
     Ok(one_change(map.header(), shard, target))
 }
 
-/// What the leader writes so that a shard may be moved again. It stays where it is for now.
+/// What the leader writes to unpin a shard. It does not move now.
 pub fn unpin(map: &ShardMap, shard: ShardId) -> Result<TargetUpdate, PinRefused> {
     let info = map.info(shard)?;
     if !info.flags.is_pinned() {
@@ -122,7 +122,7 @@ pub fn unpin(map: &ShardMap, shard: ShardId) -> Result<TargetUpdate, PinRefused>
     Ok(one_change(map.header(), shard, target))
 }
 
-/// Nothing would change.
+/// The freeze would change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FreezeRefused {
     /// The cluster is frozen.
@@ -133,9 +133,9 @@ pub enum FreezeRefused {
     NotFrozen,
 }
 
-/// What the leader writes so that nothing is moved any more that need not be, or is again.
+/// What the leader writes to freeze or thaw the cluster. A frozen cluster does not rebalance.
 ///
-/// Shards of nodes that die or drain find a new one even so: the alternative is that calls fail.
+/// Shards of dead and draining nodes still move, because their calls would fail otherwise.
 pub fn freeze(map: &ShardMap, frozen: bool) -> Result<TargetUpdate, FreezeRefused> {
     let header = map.header();
     match (header.frozen, frozen) {

@@ -23,13 +23,13 @@ fn fence(raw: u64) -> FenceEpoch {
     FenceEpoch::from_raw(raw).unwrap()
 }
 
-/// Nodes `a` and `b` are members, each in its second life.
+/// Nodes `a` and `b` are members, each in its second incarnation.
 fn members() -> Membership {
     let member = |name| Member::new(node(name), Incarnation::from_raw(2));
     Membership::try_new([member("a"), member("b")], LogicalTime::ZERO).unwrap()
 }
 
-/// A shard that is meant for `target` and held as `current` says.
+/// A shard with that target and claim.
 fn with<R>(
     target: Option<&str>,
     current: Option<(&str, u64)>,
@@ -53,7 +53,7 @@ fn with<R>(
 #[case::holder_is_gone(Some(("c", 1)), Some(7), 8)]
 #[case::holder_is_another_life_of_a_member(Some(("b", 1)), Some(7), 8)]
 #[case::holder_was_an_earlier_life_of_the_claimer(Some(("a", 1)), Some(7), 8)]
-fn a_shard_is_claimed_with_a_higher_fence(
+fn claim_raises_the_fence(
     #[case] current: Option<(&str, u64)>,
     #[case] at: Option<u64>,
     #[case] expected: u64,
@@ -71,7 +71,7 @@ fn a_shard_is_claimed_with_a_higher_fence(
 #[case::other_target("a", 2, Some("b"), None, ClaimRefused::MeantForAnother(node("b")))]
 #[case::own("a", 2, Some("a"), Some(("a", 2)), ClaimRefused::AlreadyHeld(fence(7)))]
 #[case::held("a", 2, Some("a"), Some(("b", 2)), ClaimRefused::HeldByMember(node("b")))]
-fn a_claim_is_refused_for_a_reason(
+fn claim_refusals_name_the_reason(
     #[case] name: &str,
     #[case] life: u64,
     #[case] target: Option<&str>,
@@ -85,7 +85,7 @@ fn a_claim_is_refused_for_a_reason(
 }
 
 #[test]
-fn a_risen_floor_lifts_the_fence_and_frees_what_was_claimed_below_it() {
+fn raised_floor_frees_shards_below_it() {
     for current in [("a", 2), ("b", 2)] {
         let claimed = with(Some("a"), Some(current), Some(7), |info| {
             claim(info, &holder("a", 2), &members(), fence(100))
@@ -95,7 +95,7 @@ fn a_risen_floor_lifts_the_fence_and_frees_what_was_claimed_below_it() {
 }
 
 #[test]
-fn the_last_fence_is_followed_by_none() {
+fn exhausted_fence_is_refused() {
     let refused = with(Some("a"), None, Some(u64::MAX), |info| {
         claim(info, &holder("a", 2), &members(), FenceEpoch::INITIAL)
     });
@@ -103,7 +103,7 @@ fn the_last_fence_is_followed_by_none() {
 }
 
 #[test]
-fn a_release_keeps_the_fence() {
+fn release_keeps_the_fence() {
     let released = with(Some("b"), Some(("a", 2)), Some(7), |info| {
         release(info, &holder("a", 2), fence(7), 0, ReleaseReason::Moved)
     });
@@ -111,7 +111,7 @@ fn a_release_keeps_the_fence() {
 }
 
 #[test]
-fn who_leaves_releases_also_what_is_meant_for_it() {
+fn leaving_node_releases_its_targets() {
     let release = |why| {
         with(Some("a"), Some(("a", 2)), Some(7), |info| {
             release(info, &holder("a", 2), fence(7), 0, why)
@@ -129,7 +129,7 @@ fn who_leaves_releases_also_what_is_meant_for_it() {
 #[case::stale(Some(("a", 2)), Some(7), 6, 0,
     ReleaseRefused::StaleFence { presented: fence(6), current: fence(7) })]
 #[case::not_evicted(Some(("a", 2)), Some(7), 7, 3, ReleaseRefused::NotEvicted(3))]
-fn a_release_is_refused_for_a_reason(
+fn release_refusals_name_the_reason(
     #[case] current: Option<(&str, u64)>,
     #[case] at: Option<u64>,
     #[case] presented: u64,
@@ -143,7 +143,7 @@ fn a_release_is_refused_for_a_reason(
 }
 
 #[test]
-fn a_leader_is_replaced_only_when_it_is_gone() {
+fn leader_is_replaced_only_when_gone() {
     let (a, b) = (holder("a", 2), holder("b", 2));
     let former = holder("a", 1);
     let lead = |leader: Option<&NodeInstance>, candidate: &NodeInstance| {
@@ -158,7 +158,7 @@ fn a_leader_is_replaced_only_when_it_is_gone() {
 }
 
 #[test]
-fn only_the_leader_writes_and_only_the_next_version() {
+fn only_the_leader_writes_the_next_version() {
     let (a, b) = (holder("a", 2), holder("b", 2));
     let stored = TargetVersion::from_raw(4);
     let update = |version| {
@@ -185,7 +185,7 @@ fn only_the_leader_writes_and_only_the_next_version() {
 #[case(true, 3, 2, HandoverStep::StopAdmitting)]
 #[case(false, 0, 2, HandoverStep::Evict)]
 #[case(false, 0, 0, HandoverStep::Release)]
-fn a_shard_is_handed_over_step_by_step(
+fn handover_follows_its_steps(
     #[case] admitting: bool,
     #[case] calls: u64,
     #[case] objects: u64,
@@ -201,7 +201,7 @@ fn a_shard_is_handed_over_step_by_step(
     }
 }
 
-/// The next step about a shard in which calls run and that is to go elsewhere.
+/// The next step for a shard with running calls and another target.
 fn with_calls(admitting: bool, leaving: bool, attempts: HandoverAttempts) -> HandoverStep {
     let handover = Handover { admitting, calls: 3, objects: 2, in_doubt: false };
     with(Some("b"), Some(("a", 2)), Some(7), |info| {
@@ -214,20 +214,20 @@ fn attempts(since_ms: u64, as_it_is_ms: u64, tries: u32) -> HandoverAttempts {
 }
 
 #[test]
-fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_between() {
+fn long_calls_are_awaited_in_growing_attempts() {
     let wait = |as_it_is_ms| attempts(1_000, as_it_is_ms, 0);
     let hold = |ms| HandoverStep::AwaitCalls { at_most_ms: Some(ms) };
     assert_eq!(with_calls(false, false, wait(0)), hold(200));
     assert_eq!(with_calls(false, false, wait(150)), hold(50));
     assert_eq!(with_calls(false, false, wait(200)), HandoverStep::AdmitAgain);
-    // Each time it holds the others for longer, up to a limit.
+    // Each attempt holds other calls longer, up to a limit.
     for (tries, held) in [(1, 400), (2, 800), (3, 1_000), (4, 1_000), (90, 1_000)] {
         let attempts = attempts(1_000, 0, tries);
         assert_eq!(with_calls(false, false, attempts), hold(held), "{tries}");
         let later = HandoverAttempts { as_it_is_ms: held, ..attempts };
         assert_eq!(with_calls(false, false, later), HandoverStep::AdmitAgain, "{tries}");
     }
-    // Each time it serves on for longer, up to a limit.
+    // Each pause is longer, up to a limit.
     let serve_on = |at_most_ms| HandoverStep::ServeOn { at_most_ms };
     for (tries, pause) in [(1, 200), (2, 400), (3, 800), (6, 5_000), (7, 5_000), (90, 5_000)] {
         let attempts = attempts(1_000, 0, tries);
@@ -237,7 +237,7 @@ fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_
         let later = HandoverAttempts { as_it_is_ms: pause, ..attempts };
         assert_eq!(with_calls(true, false, later), HandoverStep::StopAdmitting, "{tries}");
     }
-    // If no call runs just then, the moment is used.
+    // When no call runs, the handover starts at once.
     let idle = Handover { admitting: true, calls: 0, objects: 2, in_doubt: false };
     let attempts = attempts(1_000, 0, 6);
     let next = with(Some("b"), Some(("a", 2)), Some(7), |info| {
@@ -247,7 +247,7 @@ fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_
 }
 
 #[test]
-fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
+fn forced_handover_awaits_calls_to_their_end() {
     let end = HandoverStep::AwaitCalls { at_most_ms: None };
     let force_ms = HandoverTimeouts::default().force_ms;
     let long = attempts(force_ms, 60_000, 9);
@@ -259,10 +259,10 @@ fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
         with_calls(true, true, HandoverAttempts { as_it_is_ms: 0, tries: 3, ..begun }),
         STOP
     );
-    // And that is noticed in time.
+    // The wait is limited to the time that is left.
     let soon = attempts(force_ms - 7, 0, 9);
     assert_eq!(with_calls(true, false, soon), HandoverStep::ServeOn { at_most_ms: 7 });
-    // A node that leaves has less time, unless there was less anyway.
+    // A node that leaves has less time, unless the limit was lower anyway.
     let leaves = |since_ms| HandoverAttempts { leaves: true, ..attempts(since_ms, 0, 9) };
     assert_eq!(with_calls(false, false, leaves(10_000)), end);
     assert_eq!(with_calls(true, false, leaves(9_993)), HandoverStep::ServeOn { at_most_ms: 7 });
@@ -273,7 +273,7 @@ fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
 const STOP: HandoverStep = HandoverStep::StopAdmitting;
 
 #[test]
-fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_often() {
+fn rejected_release_is_retried_with_growing_pauses() {
     let next = |handover: Handover, leaving, attempts| {
         with(Some("b"), Some(("a", 2)), Some(7), |info| {
             handover.next_step(info, &holder("a", 2), leaving, attempts)
@@ -282,11 +282,11 @@ fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_
     let empty = Handover { admitting: false, calls: 0, objects: 0, in_doubt: false };
     let refused = HandoverAttempts { refusals: 1, is_refused: true, ..attempts(300, 300, 0) };
     assert_eq!(next(empty, false, refused), HandoverStep::AdmitAgain);
-    // Who leaves at once, or does not know what became of a release, has no other way.
+    // A node that leaves at once, or with a release of unknown outcome, has no other way.
     assert_eq!(next(empty, true, refused), HandoverStep::Release);
     let in_doubt = Handover { in_doubt: true, ..empty };
     assert_eq!(next(in_doubt, false, refused), HandoverStep::Release);
-    // The store is left alone for a while, whether calls run or not, and however long that takes.
+    // The store gets no request for a while, whether calls run or not.
     let force_ms = HandoverTimeouts::default().force_ms;
     for (refusals, pause) in [(1, 200), (2, 400), (5, 3_200), (6, 5_000), (90, 5_000)] {
         for (calls, since_ms) in [(0, 300), (3, 300), (0, force_ms), (3, force_ms)] {
@@ -299,7 +299,7 @@ fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_
             assert_eq!(next(serving, true, served(0)), STOP, "{refusals} {calls}");
         }
     }
-    // And then it is tried again, and calls are held for others no longer than before.
+    // After that the node retries, and holds calls no longer than before.
     let again = HandoverAttempts { refusals: 1, ..attempts(600, 10, 1) };
     assert_eq!(next(empty, false, again), HandoverStep::Release);
     let with_calls = Handover { calls: 3, ..empty };
@@ -310,7 +310,7 @@ fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_
 }
 
 #[test]
-fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
+fn only_own_shards_are_served() {
     let next = |admitting, target: Option<&str>, current| {
         let handover = Handover { admitting, calls: 0, objects: 0, in_doubt: false };
         with(target, current, Some(7), |info| {
@@ -327,7 +327,7 @@ fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
 }
 
 #[test]
-fn a_shard_is_not_served_again_while_a_release_of_it_is_on_its_way() {
+fn shard_is_not_served_while_a_release_is_unresolved() {
     let next = |target, current| {
         let handover = Handover { admitting: false, calls: 0, objects: 0, in_doubt: true };
         with(Some(target), current, Some(7), |info| {
@@ -337,7 +337,7 @@ fn a_shard_is_not_served_again_while_a_release_of_it_is_on_its_way() {
     let own = Some(("a", 2));
     assert_eq!(next("a", own), HandoverStep::Keep);
     assert_eq!(next("b", own), HandoverStep::Release);
-    assert_eq!(next("a", None), HandoverStep::Nothing, "the release has come");
+    assert_eq!(next("a", None), HandoverStep::Nothing, "the release was applied");
     let kept = with(Some("a"), own, Some(7), |info| keep(info, &holder("a", 2), fence(7)));
     assert_eq!(kept.unwrap(), Claim { holder: Some(holder("a", 2)), fence: fence(7) });
     let gone = with(Some("a"), None, Some(7), |info| keep(info, &holder("a", 2), fence(7)));
@@ -345,7 +345,7 @@ fn a_shard_is_not_served_again_while_a_release_of_it_is_on_its_way() {
 }
 
 #[test]
-fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
+fn duties_follow_the_targets() {
     let mut map = ShardMap::new(ShardCount::try_new(5).unwrap());
     let number = ShardId::from_raw;
     for (shard, target, current) in [
@@ -378,7 +378,7 @@ fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
 }
 
 #[test]
-fn a_drain_is_done_when_nothing_is_held_and_nothing_is_meant_to_be() {
+fn drain_is_done_without_shards_and_targets() {
     let mut map = ShardMap::new(ShardCount::try_new(3).unwrap());
     let target =
         |name, flags| Target { node: Some(node(name)), flags, since: TargetSince::Unknown };
@@ -387,7 +387,7 @@ fn a_drain_is_done_when_nothing_is_held_and_nothing_is_meant_to_be() {
     map.load_target(number(0), &target("a", Flags::default().pinned())).unwrap();
     map.load_target(number(1), &target("b", Flags::default())).unwrap();
     map.learn_claim(number(1), &held(&holder("a", 2))).unwrap();
-    // What an earlier instance held has no holder.
+    // An earlier instance is not a holder.
     map.learn_claim(number(2), &held(&holder("a", 1))).unwrap();
     let progress = |map: &ShardMap| DrainProgress::of(map, &node("a"), &members());
     assert_eq!(progress(&map), DrainProgress { held: 1, targeted: 1, pinned: 1 });

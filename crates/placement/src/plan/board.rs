@@ -1,4 +1,4 @@
-//! What the planner knows of nodes and shards, and what it has decided so far.
+//! The planner's view of nodes and shards, with its decisions so far.
 
 use shardwright_contracts::LogicalTime;
 
@@ -23,13 +23,13 @@ pub(super) struct Board<'a> {
 pub(super) struct Node<'a> {
     pub(super) address: &'a NodeAddress,
     pub(super) weight: u32,
-    /// Whether it may get shards. One that is draining, or does not claim what it got, may not.
+    /// Whether it may get shards. A node that is draining or does not claim may not.
     pub(super) open: bool,
-    /// Whether it has still to show that it claims what it gets.
+    /// Whether it has yet to prove that it claims.
     pub(super) on_trial: bool,
-    /// What the shards that count here cost, without those that cannot stay.
+    /// The cost of its shards, without those that must leave.
     pub(super) has: u128,
-    /// What of that may not be moved.
+    /// The part of it that cannot move.
     pub(super) fixed: u128,
 }
 
@@ -43,51 +43,50 @@ impl Node<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Shard {
     pub(super) target: Option<NodeNo>,
-    /// The member that has claimed it.
+    /// The member that holds it.
     pub(super) holder: Option<NodeNo>,
     pub(super) pinned: bool,
-    /// For how long its target has not got it, if that is too long.
+    /// How long its target has not claimed it, if that is too long.
     pub(super) late_ms: Option<u64>,
     pub(super) standing: Standing,
-    /// The node that has it for the purposes of balance, if one does: its target, or the home that
-    /// it will go back to.
+    /// The node that counts as its owner for balance: its target, or the home that it returns to.
     pub(super) counts_at: Option<NodeNo>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It never had a target, or lost it.
+    /// It has no target.
     Unplaced,
-    /// Its target is no member.
+    /// Its target is not a member.
     Gone,
     /// Its target is draining.
     Draining,
     /// Its target has not claimed it for this long.
     NotClaimed { for_ms: u64 },
-    /// It is pinned to a node that cannot have it, and waits.
+    /// It is pinned to a node that cannot hold it, and waits.
     Waiting,
-    /// Its target or its claim is unreadable, and it is left alone.
+    /// Its target or its claim is unreadable, so it does not move.
     Unreadable,
-    /// Its target can have it.
+    /// Its target can hold it.
     Home(Mobility),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mobility {
     Free,
-    /// It is pinned, or no node could bear it.
+    /// It is pinned, or too heavy for any node.
     Fixed,
-    /// It is on its way already.
+    /// It is moving already.
     InFlight,
-    /// It was moved a moment ago.
+    /// It is in its move cooldown.
     Cooling {
         until: LogicalTime,
     },
 }
 
 impl Standing {
-    /// That of a shard that its target has not got yet.
-    pub(super) const fn on_its_way(pinned: bool) -> Self {
+    /// A shard that its target has not claimed yet.
+    pub(super) const fn unclaimed(pinned: bool) -> Self {
         Self::Home(if pinned { Mobility::Fixed } else { Mobility::InFlight })
     }
 }
@@ -107,14 +106,14 @@ impl Board<'_> {
         if before.holder != Some(to) && reason != MoveReason::FirstPlacement {
             self.budget.occupy(before.holder, to);
         }
-        let standing = Standing::on_its_way(before.pinned);
+        let standing = Standing::unclaimed(before.pinned);
         self.shards[shard] = Shard { target: Some(to), counts_at: Some(to), standing, ..before };
         let from = self.input.map.info(shard.id()).ok().and_then(|info| info.target.cloned());
         let to = self.nodes[to].address.clone();
         self.moves.push(Move { shard: shard.id(), from, to, reason });
     }
 
-    /// What each node that shares should have of all that these have and `homeless` besides.
+    /// The share of each node, of what all have plus `homeless`.
     pub(super) fn shares(
         &self,
         homeless: u128,
@@ -130,26 +129,26 @@ impl Board<'_> {
         self.nodes.iter().map(|(_, node)| share(node)).collect()
     }
 
-    /// How many shards have no target.
+    /// The number of shards without a target.
     pub(super) fn unplaced(&self) -> u32 {
         let unplaced = |shard: &Shard| u32::from(shard.standing == Standing::Unplaced);
         self.shards.iter().map(|(_, shard)| unplaced(shard)).sum()
     }
 
-    /// Remembers when it is worth asking again.
+    /// Records the time of the next useful plan.
     pub(super) fn ask_again(&mut self, at: LogicalTime) {
         self.ask_again_at = Some(self.ask_again_at.map_or(at, |earlier| earlier.min(at)));
     }
 }
 
-/// How many more shards may be on their way.
+/// How many more shards may be in flight.
 pub(super) struct Budget {
     in_all: u32,
-    /// Given and got.
+    /// Given and received.
     per_node: PerNode<u32>,
-    /// Got, which is less for a node on trial. What it gives shows nothing of whether it claims.
+    /// Received. A node on trial may receive less. What it gives proves nothing about claiming.
     got: PerNode<u32>,
-    /// For those that could have stayed.
+    /// For voluntary moves.
     batch: u32,
 }
 
@@ -165,12 +164,12 @@ impl Budget {
         }
     }
 
-    /// Lets a node get one shard at a time.
-    pub(super) fn try_out(&mut self, node: NodeNo) {
+    /// Limits a node to one received shard.
+    pub(super) fn limit_to_one(&mut self, node: NodeNo) {
         self.got[node] = self.got[node].min(1);
     }
 
-    /// Counts a shard that is on its way, on both sides.
+    /// Counts a shard in flight on both sides.
     pub(super) fn occupy(&mut self, giver: Option<NodeNo>, taker: NodeNo) {
         self.in_all = self.in_all.saturating_sub(1);
         self.batch = self.batch.saturating_sub(1);
@@ -180,22 +179,22 @@ impl Budget {
         self.got[taker] = self.got[taker].saturating_sub(1);
     }
 
-    /// Whether any shard that must go may be sent.
+    /// Whether another forced move is allowed.
     pub(super) const fn is_open(&self) -> bool {
         self.in_all > 0
     }
 
-    /// Whether any shard that could stay may be sent.
+    /// Whether another voluntary move is allowed.
     pub(super) const fn is_open_for_balance(&self) -> bool {
         self.in_all > 0 && self.batch > 0
     }
 
-    /// Whether a node may give one more.
+    /// Whether a node may give another shard.
     pub(super) fn may_give(&self, node: NodeNo) -> bool {
         self.per_node[node] > 0
     }
 
-    /// Whether a node may get one more.
+    /// Whether a node may receive another shard.
     pub(super) fn may_get(&self, node: NodeNo) -> bool {
         self.per_node[node] > 0 && self.got[node] > 0
     }

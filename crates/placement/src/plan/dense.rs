@@ -1,8 +1,8 @@
-//! Lists of something per node or per shard, in which only numbers made for them can look.
+//! Lists per node or per shard, indexed by typed numbers.
 
 use std::ops::{Index, IndexMut};
 
-/// The place of a node among the members.
+/// The index of a node among the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeNo(u32);
 
@@ -41,7 +41,7 @@ impl ShardNo {
     }
 }
 
-/// One thing per number.
+/// One value per number.
 #[derive(Clone, Debug)]
 pub(super) struct Dense<N, T> {
     items: Vec<T>,
@@ -66,7 +66,7 @@ impl<N: Number, T> Dense<N, T> {
 }
 
 impl<T> PerShard<T> {
-    /// The number of a shard that is in the list.
+    /// The number of a shard in the list.
     pub(super) fn number_of(&self, shard: shardwright_contracts::ShardId) -> Option<ShardNo> {
         let index = usize::try_from(shard.as_raw()).ok()?;
         (index < self.len()).then(|| ShardNo::new(index))

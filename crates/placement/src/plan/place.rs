@@ -1,5 +1,4 @@
-//! Finds a node for every shard that has none or must leave its node, and returns pinned shards to
-//! their nodes.
+//! Places shards that have no node or must leave it, and returns pinned shards to their nodes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +10,7 @@ use super::dense::{NodeNo, Number, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote, survey};
 
-/// Places what can be placed now. Returns whether something that must go has to wait.
+/// Makes forced moves and first placements. Returns whether a forced move has to wait.
 pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     keep_where_served(board);
     let (urgent, unplaced) = homeless(board);
@@ -31,7 +30,7 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     waiting > 0
 }
 
-/// Nothing is given away here, and no call goes to these shards yet: no limit applies.
+/// No node loses a shard and no call goes to these shards yet, so no limit applies.
 fn place_first(board: &mut Board<'_>, unplaced: Homeless) {
     let mut takers = Takers::new(board);
     for (shard, reason) in unplaced {
@@ -42,7 +41,7 @@ fn place_first(board: &mut Board<'_>, unplaced: Homeless) {
     }
 }
 
-/// A shard that is served by a node that can have it stays there.
+/// A shard that an available node serves stays there.
 fn keep_where_served(board: &mut Board<'_>) {
     for number in board.shards.numbers() {
         let shard = board.shards[number];
@@ -59,8 +58,8 @@ fn keep_where_served(board: &mut Board<'_>) {
 
 type Homeless = Vec<(ShardNo, MoveReason)>;
 
-/// The shards that need a node: those that had one, the worst off first, and those that had none.
-/// The heaviest come first, while there is most choice.
+/// The shards that need a node: those that had one, in order of urgency, and those without a
+/// target. The heaviest come first, while there is most choice.
 fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
     let (mut urgent, mut unplaced) = (Vec::new(), Vec::new());
     for (number, shard) in board.shards.iter() {
@@ -96,10 +95,10 @@ fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: Move
     true
 }
 
-/// The nodes that may get shards, the emptiest first, and among equals by address.
+/// The nodes that may receive shards, the emptiest first, then by address.
 ///
-/// One on trial is not among them, as long as others are: its unclaimed shards would have no
-/// holder, and what is kept for it would wait. It can claim when shards are spread again.
+/// A node on trial is left out while there are others: shards that it does not claim would have no
+/// holder. It gets its trial shard from rebalancing.
 struct Takers {
     shares: PerNode<Option<Quota>>,
     by_level: BinaryHeap<Reverse<(u128, NodeNo)>>,
@@ -120,7 +119,7 @@ impl Takers {
         Self { shares: board.shares(homeless, takes), by_level }
     }
 
-    /// Takes out the emptiest node that has room and that `allowed` allows.
+    /// Removes and returns the emptiest node that has room and is allowed.
     fn next(
         &mut self,
         board: &Board<'_>,
@@ -128,7 +127,7 @@ impl Takers {
         allowed: impl Fn(NodeNo) -> bool,
     ) -> Option<NodeNo> {
         while let Some(Reverse((_, node))) = self.by_level.pop() {
-            // Loads do not come in pieces: the emptiest takes what there is.
+            // Loads are not divisible: the emptiest node takes the whole shard.
             let has_room = board.costs.are_loads()
                 || self.shares[node].is_some_and(|one| board.nodes[node].has + cost <= one.pieces);
             if has_room && allowed(node) {
@@ -143,7 +142,7 @@ impl Takers {
     }
 }
 
-/// Returns pinned shards that had to leave their node.
+/// Returns pinned shards to their homes.
 pub(super) fn bring_home(board: &mut Board<'_>) {
     let mut cooling = 0;
     let mut cooling_until = None;
@@ -167,7 +166,7 @@ pub(super) fn bring_home(board: &mut Board<'_>) {
     }
 }
 
-/// The pinned shards whose home could have them now, and until when they stay where they are.
+/// The pinned shards whose home can hold them now, and the end of their cooldown.
 fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Option<LogicalTime>)> {
     let members = board.input.members;
     let mut found = Vec::new();
@@ -178,7 +177,7 @@ fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Option<LogicalTime>)> {
         if board.nodes[home].open
             && shard.standing == Standing::Home(Mobility::Fixed)
             && shard.target != Some(home)
-            // One without a holder need not arrive first where it should be meanwhile.
+            // A shard without a holder need not arrive at its interim target first.
             && (shard.holder == shard.target || shard.holder.is_none())
         {
             found.push((number, home, survey::cooling_until(board.input, &raw)));

@@ -1,24 +1,24 @@
-//! How much each node should have.
+//! The share of each node.
 
 use super::PlanInput;
 use super::dense::{PerShard, ShardNo};
 
-/// What matters of a node.
+/// The part of a node that its share depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portion {
-    /// Its share relative to those of others; not zero.
+    /// Its weight, not zero.
     pub(super) weight: u32,
     /// What it has.
     pub(super) has: u128,
-    /// What of that cannot go.
+    /// The part of it that cannot move.
     pub(super) fixed: u128,
 }
 
-/// What each node should have of `total`, in whole pieces that add up to it.
+/// The share of each node in `total`, as integers that add up to it.
 ///
-/// A node whose fixed part is more than its share keeps that and nothing else, and the others share
-/// the rest. Among those, each gets its exact share rounded down or up; up goes first to nodes that
-/// would have to give a piece away otherwise, so that nothing moves without need.
+/// A node whose fixed part exceeds its share keeps exactly that, and the others divide the rest.
+/// Each of them gets its exact share rounded down or up. Nodes that would have to give a shard away
+/// are rounded up first, so nothing moves without need.
 pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
     let (mut left, mut weight, beyond) = without_beyond(portions, total);
     if weight == 0 {
@@ -46,7 +46,7 @@ pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
             let part = left * u128::from(portion.weight) % weight;
             (portion.has <= quota.pieces, std::cmp::Reverse(part), index)
         })
-        // A share that is whole is not rounded.
+        // An integral share is not rounded.
         .filter(|(_, part, _)| part.0 > 0)
         .collect();
     candidates.sort_unstable();
@@ -59,7 +59,7 @@ pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
     quotas
 }
 
-/// What a node should have.
+/// The share of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
     pub(super) pieces: u128,
@@ -67,15 +67,15 @@ pub(super) struct Quota {
     pub(super) beyond: bool,
 }
 
-/// What is left, for which weight in all, after those keep their own whose fixed part is beyond
-/// their share; and who they are.
+/// The rest and its total weight, without the nodes whose fixed part exceeds their share, and which
+/// nodes those are.
 fn without_beyond(portions: &[Portion], total: u128) -> (u128, u128, Vec<bool>) {
     let mut left = total;
     let mut weight: u128 = portions.iter().map(|portion| u128::from(portion.weight)).sum();
     let mut beyond = vec![false; portions.len()];
     let mut order: Vec<usize> = (0..portions.len()).collect();
-    // The most crowded first. Each that drops out leaves less for the others, so that the next one
-    // may be crowded too; none that came before can become less so.
+    // The most crowded first. Each removed node leaves less for the others, so the next may exceed
+    // its share too. Earlier ones cannot become less crowded.
     order.sort_by(|one, other| {
         let crowd = |index: &usize, rival: &usize| {
             let own = portions.get(*index).map_or(0, |portion| portion.fixed);
@@ -97,11 +97,11 @@ fn without_beyond(portions: &[Portion], total: u128) -> (u128, u128, Vec<bool>) 
     (left, weight, beyond)
 }
 
-/// Cost of a shard: one, or its load.
+/// The cost of a shard: one, or its load.
 pub(super) enum Costs {
     /// Every shard counts one.
     Count,
-    /// A shard counts what it bears and something for being there.
+    /// A shard costs its load plus a minimum.
     Load(PerShard<u64>),
 }
 
@@ -112,7 +112,7 @@ impl Costs {
         let loads = || loads.iter().copied().chain(std::iter::repeat(0)).take(count as usize);
         let total: u128 = loads().map(u128::from).sum();
         let mean = total as f64 / f64::from(count);
-        // A shard counts something also where there is no load.
+        // A shard has a minimum cost even without load.
         let reserve = ((mean * input.config.load.reserve) as u64).max(1);
         Self::Load(loads().map(|load| load.saturating_add(reserve)).collect())
     }
@@ -142,29 +142,29 @@ mod tests {
     }
 
     #[test]
-    fn equal_nodes_get_equal_shares_and_the_first_ones_what_remains() {
+    fn equal_nodes_get_equal_shares() {
         assert_eq!(pieces(&[(1, 0, 0), (1, 0, 0), (1, 0, 0)], 8), [3, 3, 2]);
     }
 
     #[test]
-    fn what_remains_stays_with_those_who_have_it() {
+    fn remainder_stays_with_its_nodes() {
         assert_eq!(pieces(&[(1, 2, 0), (1, 3, 0), (1, 3, 0)], 8), [2, 3, 3]);
     }
 
     #[test]
-    fn heavier_nodes_get_more() {
+    fn heavier_nodes_get_larger_quotas() {
         assert_eq!(pieces(&[(1, 0, 0), (3, 0, 0)], 8), [2, 6]);
         assert_eq!(pieces(&[(1, 0, 0), (2, 0, 0)], 8), [3, 5]);
     }
 
     #[test]
-    fn a_node_full_of_pins_keeps_them_and_the_others_share_the_rest() {
+    fn node_full_of_pins_keeps_them() {
         assert_eq!(pieces(&[(1, 6, 6), (1, 1, 0), (1, 1, 1)], 9), [6, 2, 1]);
     }
 
     proptest! {
         #[test]
-        fn quotas_add_up_and_are_exact_shares_rounded(
+        fn quotas_add_up_to_the_total(
             portions in prop::collection::vec((1..5_u32, 0..30_u128, 0..30_u128), 1..12),
             free in 0..100_u128,
         ) {

@@ -7,64 +7,64 @@ use crate::address::NodeAddress;
 /// A shard that gets another target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Its target so far.
+    /// Its old target.
     pub from: Option<NodeAddress>,
-    /// Its target from now on.
+    /// Its new target.
     pub to: NodeAddress,
-    /// Why.
+    /// The reason.
     pub reason: MoveReason,
 }
 
 /// Why a shard gets another target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveReason {
-    /// It had none.
+    /// It had no target.
     FirstPlacement,
-    /// The node it was meant for is gone.
+    /// Its target is gone.
     NodeGone,
-    /// The node it was meant for is draining.
+    /// Its target is draining.
     NodeDraining,
-    /// The node it was meant for did not claim it for this long.
+    /// Its target did not claim it for this long.
     NotClaimed {
         /// Milliseconds.
         for_ms: u64,
     },
-    /// The node it was meant for cannot have it, and this one still serves it.
+    /// Its target is not available, and this node still serves it.
     StillServed,
     /// It is pinned to this node, which is back.
     PinnedHome,
-    /// Nodes should hold equally many shards, by their weight.
+    /// Shards are spread over the nodes by weight.
     Spread {
-        /// What the giving node held before this move.
+        /// The shards of the giving node before this move.
         giver_holds: u64,
-        /// What it should hold.
+        /// Its share.
         giver_share: u64,
-        /// What the taking node held before this move.
+        /// The shards of the receiving node before this move.
         taker_holds: u64,
-        /// What it should hold.
+        /// Its share.
         taker_share: u64,
     },
-    /// Nodes should bear equal load, by their weight.
+    /// Loads are balanced by weight.
     Load {
-        /// What the giving node bore before this move, in percent of its share.
+        /// The load of the giving node before this move, in percent of its share.
         giver_percent: u32,
-        /// What the taking node bore before this move, in percent of its share.
+        /// The load of the receiving node before this move, in percent of its share.
         taker_percent: u32,
     },
 }
 
 impl MoveReason {
-    /// Whether the shard could have stayed: such moves wait for the guard, and end at the limits
-    /// of a batch and of the cooldown.
+    /// Whether the shard could have stayed. Such moves wait for a stable membership and are limited
+    /// by batch and cooldown.
     #[must_use]
     pub const fn is_voluntary(self) -> bool {
         matches!(self, Self::PinnedHome | Self::Spread { .. } | Self::Load { .. })
     }
 }
 
-/// A sentence.
+/// One line for people.
 impl fmt::Display for Move {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shard, from, to, reason } = self;
@@ -72,148 +72,148 @@ impl fmt::Display for Move {
         let from = from.as_ref().map_or("no node", NodeAddress::as_str);
         match reason {
             MoveReason::FirstPlacement => {
-                write!(f, "shard {shard} goes to {to}: it has no node yet")
+                write!(f, "shard {shard} moves to {to}: it has no node yet")
             }
             MoveReason::NodeGone => {
-                write!(f, "shard {shard} goes from {from} to {to}: {from} is gone")
+                write!(f, "shard {shard} moves from {from} to {to}: {from} is gone")
             }
             MoveReason::NodeDraining => {
-                write!(f, "shard {shard} goes from {from} to {to}: {from} is draining")
+                write!(f, "shard {shard} moves from {from} to {to}: {from} is draining")
             }
             MoveReason::NotClaimed { for_ms } => write!(
                 f,
-                "shard {shard} goes from {from} to {to}: {from} has not claimed it for {for_ms} ms"
+                "shard {shard} moves from {from} to {to}: {from} has not claimed it for {for_ms} ms"
             ),
             MoveReason::StillServed => write!(
                 f,
-                "shard {shard} stays on {to}: {to} still serves it, and {from} cannot have it"
+                "shard {shard} stays on {to}: {to} still serves it, and {from} is not available"
             ),
             MoveReason::PinnedHome => {
                 write!(
                     f,
-                    "shard {shard} goes from {from} to {to}: it is pinned to {to}, which is back"
+                    "shard {shard} moves from {from} to {to}: it is pinned to {to}, which is back"
                 )
             }
             MoveReason::Spread { giver_holds, giver_share, taker_holds, taker_share } => write!(
                 f,
-                "shard {shard} goes from {from} to {to}: {from} holds {giver_holds} shards and \
+                "shard {shard} moves from {from} to {to}: {from} holds {giver_holds} shards and \
                  should hold {giver_share}, {to} holds {taker_holds} and should hold {taker_share}"
             ),
             MoveReason::Load { giver_percent, taker_percent } => write!(
                 f,
-                "shard {shard} goes from {from} to {to}: {from} bears {giver_percent} % of its \
-                 share of the load, {to} bears {taker_percent} %"
+                "shard {shard} moves from {from} to {to}: {from} has {giver_percent} % of its \
+                 share of the load, {to} has {taker_percent} %"
             ),
         }
     }
 }
 
-/// Something that a plan did not do, and why.
+/// Something that the plan did not do, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanNote {
-    /// No node can have a shard.
+    /// No node can hold a shard.
     NoNode,
-    /// Too few nodes are there to decide anything.
+    /// Too few nodes are members.
     BelowQuorum {
-        /// How many are there.
+        /// The number of members.
         members: usize,
-        /// How many are needed.
+        /// The quorum.
         needed: usize,
     },
-    /// Nodes came or went a moment ago: first placement and balance wait.
+    /// The membership changed recently: first placement and rebalancing wait.
     Guarded {
-        /// Until when, if nothing changes.
+        /// The end of the wait, if nothing changes.
         until: LogicalTime,
-        /// Shards that have no target yet.
+        /// Shards without a target.
         unplaced: u32,
     },
-    /// The cluster is frozen: nothing is moved for balance.
+    /// The cluster is frozen: nothing moves for balance.
     Frozen,
-    /// Nodes differ, and not by enough to begin a rebalance.
+    /// The nodes differ by less than the threshold of a rebalance.
     WithinThreshold {
-        /// By how many shards the fullest and the emptiest differ.
+        /// The difference of the fullest and the emptiest node, in shards.
         spread: u64,
-        /// Above how many a rebalance begins.
+        /// The threshold, in shards.
         begins_above: u64,
     },
-    /// As many shards are on their way as may be.
+    /// The limit of shards in flight is reached.
     InFlightLimit {
-        /// Shards that should go and wait.
+        /// Shards that have to wait.
         waiting: u32,
     },
-    /// Shards that were moved a moment ago stay where they are.
+    /// Shards that moved recently stay where they are.
     CoolingDown {
-        /// How many would have been moved.
+        /// The number of shards that would move.
         shards: u32,
-        /// When the first of them may be moved again.
+        /// The end of the first cooldown.
         until: LogicalTime,
     },
     /// Shards wait for the node that they are pinned to.
     PinnedToAbsent {
-        /// How many.
+        /// Their number.
         shards: u32,
         /// The first of them.
         first: ShardId,
     },
-    /// Shards have been on their way to a node for too long. They hold up no others.
+    /// A node has not claimed its shards for too long. They delay no others.
     Stuck {
         /// The node that should have claimed them by now.
         node: NodeAddress,
-        /// How many.
+        /// Their number.
         shards: u32,
         /// The first of them.
         first: ShardId,
     },
-    /// A node did not claim what was meant for it and gets nothing more for a while.
+    /// A node did not claim its shards and gets no more for a while.
     PassedOver {
         /// The node.
         node: NodeAddress,
-        /// When it gets a shard to show that it claims again.
+        /// When it gets one shard as a trial.
         until: LogicalTime,
     },
-    /// What is stored of shards cannot be read. They are left alone.
+    /// The stored state of shards cannot be read, so they do not move.
     Unreadable {
-        /// How many.
+        /// Their number.
         shards: u32,
         /// The first of them.
         first: ShardId,
     },
-    /// A shard bears more than any node should: only dividing it would help.
+    /// A shard has more load than any node should have. Only dividing it would help.
     TooHeavy {
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
         /// Its load, in percent of the share of the strongest node.
         percent: u32,
     },
 }
 
-/// A sentence.
+/// One line for people.
 impl fmt::Display for PlanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNode => f.write_str("there is no node that could have a shard"),
+            Self::NoNode => f.write_str("no node can hold a shard"),
             Self::BelowQuorum { members, needed } => {
-                write!(f, "nothing is decided: {members} nodes are there, {needed} are needed")
+                write!(f, "nothing is planned: there are {members} nodes, {needed} are needed")
             }
             Self::Guarded { until, unplaced: 0 } => {
-                write!(f, "nodes came or went a moment ago: balance waits until {until}")
+                write!(f, "membership changed recently: rebalancing waits until {until}")
             }
             Self::Guarded { until, unplaced } => write!(
                 f,
-                "nodes came or went a moment ago: {unplaced} shards without a node wait until \
+                "membership changed recently: {unplaced} shards without a node wait until \
                  {until}"
             ),
-            Self::Frozen => f.write_str("the cluster is frozen: nothing is moved for balance"),
+            Self::Frozen => f.write_str("the cluster is frozen: nothing moves for balance"),
             Self::WithinThreshold { spread, begins_above } => write!(
                 f,
-                "the fullest and the emptiest node differ by {spread} shards: a rebalance begins \
+                "the fullest and the emptiest node differ by {spread} shards: a rebalance starts \
                  above {begins_above}"
             ),
             Self::InFlightLimit { waiting } => {
-                write!(f, "{waiting} shards wait because enough others are on their way")
+                write!(f, "{waiting} shards wait because enough others are moving")
             }
             Self::CoolingDown { shards, until } => {
-                write!(f, "{shards} shards were moved a moment ago and stay until {until}")
+                write!(f, "{shards} shards moved recently and stay until {until}")
             }
             Self::PinnedToAbsent { shards, first } => write!(
                 f,
@@ -222,21 +222,21 @@ impl fmt::Display for PlanNote {
             ),
             Self::Stuck { node, shards, first } => write!(
                 f,
-                "{node} has not got {shards} shards that are meant for it; the first is shard {}",
+                "{node} has not claimed {shards} of its shards; the first is shard {}",
                 first.as_raw()
             ),
             Self::PassedOver { node, until } => {
-                write!(f, "{node} did not claim what it was given and is passed over until {until}")
+                write!(f, "{node} did not claim its shards and is skipped until {until}")
             }
             Self::Unreadable { shards, first } => write!(
                 f,
-                "{shards} shards cannot be read and are left alone; the first is shard {}",
+                "{shards} shards cannot be read and do not move; the first is shard {}",
                 first.as_raw()
             ),
             Self::TooHeavy { shard, percent } => write!(
                 f,
-                "shard {} bears {percent} % of what the strongest node should: only dividing it \
-                 would help",
+                "shard {} has {percent} % of the strongest node's share of the load: only \
+                 dividing it would help",
                 shard.as_raw()
             ),
         }

@@ -1,8 +1,8 @@
-//! Evens out what nodes bear, where the load of shards is known.
+//! Balances the loads of nodes, where the loads of shards are known.
 //!
-//! It begins when a node is far from its share, goes on until all are near theirs, and takes each
-//! time the shard from the fullest node that brings it and the emptiest one nearest to their
-//! shares. A move that would not make the fuller of the two less full is not made.
+//! It starts when a node is far from its share and runs until all are near theirs. Each move takes
+//! the shard of the fullest node that brings it and the emptiest node nearest to their shares. A
+//! move must make the fuller of the two less full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote};
 
-/// Moves one batch. Returns whether there is more to do that waits.
+/// Moves one batch. Returns whether more moves wait.
 pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
     let bands = board.input.config.load;
     let mut scales = Scales::new(board);
@@ -24,7 +24,7 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
     let mut held_up = false;
     while !scales.is_within(bands.stop) {
         let (Some(giver), Some(taker)) = (scales.fullest(), scales.emptiest()) else { break };
-        // What is left may be out of reach while these two are well as they are.
+        // The rest may be out of reach while both nodes are within the band.
         let idle = scales.ratio(giver) <= bands.stop && scales.ratio(taker) >= 2.0 - bands.stop;
         if idle || giver == taker {
             break;
@@ -64,7 +64,7 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
         board.ask_again(until);
         return true;
     }
-    // What cannot be mended by waiting is no reason to go on.
+    // A difference that waiting cannot reduce does not keep the rebalance running.
     held_up
 }
 
@@ -72,8 +72,7 @@ fn percent(ratio: f64) -> u32 {
     (ratio * 100.0).round() as u32
 }
 
-/// What nodes bear, as a multiple of what they should. Nodes that are full of what cannot be moved
-/// are not on the scales.
+/// The loads of nodes as multiples of their shares. Nodes full of fixed shards are left out.
 struct Scales {
     shares: PerNode<Option<Quota>>,
     ratios: PerNode<f64>,
@@ -82,7 +81,7 @@ struct Scales {
     takers: BTreeSet<(OrderedRatio, NodeNo)>,
 }
 
-/// The bits of a number that is not negative order as the number does.
+/// The bits of a non-negative float sort like the float.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct OrderedRatio(u64);
 
@@ -100,7 +99,7 @@ impl Scales {
             let ratio = board.nodes[node].has as f64 / (share.pieces.max(1)) as f64;
             scales.ratios[node] = ratio;
             let ordered = OrderedRatio(ratio.to_bits());
-            // Such a node gives what it can, and may keep the rest.
+            // Such a node gives what it can and may keep the rest.
             if !share.beyond {
                 scales.on.insert((ordered, node));
                 scales.takers.insert((ordered, node));
@@ -114,7 +113,7 @@ impl Scales {
         self.ratios[node]
     }
 
-    /// Whether no node on the scales is further from its share than `band`.
+    /// Whether no node is further from its share than `band`.
     fn is_within(&self, band: f64) -> bool {
         let ratio = |entry: Option<&(OrderedRatio, NodeNo)>| {
             entry.map_or(1.0, |(_, node)| self.ratios[*node])
@@ -138,7 +137,7 @@ impl Scales {
         self.takers.remove(&(self.ordered(node), node));
     }
 
-    /// Weighs a node again.
+    /// Updates the ratio of a node.
     fn weigh(&mut self, board: &Board<'_>, node: NodeNo) {
         let before = self.ordered(node);
         let share = self.shares[node].map_or(1, |share| share.pieces.max(1));
@@ -160,7 +159,7 @@ impl Scales {
     }
 }
 
-/// What nodes could give, by cost; looked up when a node has to give something.
+/// The shards that nodes could give, by cost. Filled when a node has to give one.
 struct Stock {
     shards: PerNode<Vec<ShardNo>>,
     sorted: BTreeMap<NodeNo, BTreeSet<(u128, ShardNo)>>,
@@ -192,7 +191,7 @@ impl Stock {
         stock
     }
 
-    /// The giver's shard that is nearest to what should go to the taker, if it helps.
+    /// The giver's shard that is nearest to the amount to move, if it helps.
     fn choose(
         &mut self,
         board: &Board<'_>,

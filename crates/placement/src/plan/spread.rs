@@ -1,8 +1,8 @@
-//! Evens out how many shards nodes have.
+//! Balances the number of shards per node.
 //!
-//! A rebalance begins when the fullest and the emptiest node differ by at least two shards and by
-//! more than a fraction of what a node should have. Then it goes on, batch by batch, until every
-//! node has its share, rounded down or up.
+//! A rebalance starts when the fullest and the emptiest node differ by at least two shards and by
+//! more than a fraction of a node's share. It runs batch by batch until every node has its share,
+//! rounded down or up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote};
 
-/// Moves one batch. Returns whether the rebalance goes on.
+/// Moves one batch. Returns whether the rebalance continues.
 pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
     let shares = board.shares(0, |node| node.open);
     if !board.nodes.numbers().any(|node| surplus(board, &shares, node) > 0) {
@@ -81,7 +81,7 @@ fn whole(pieces: u128) -> u64 {
     u64::try_from(pieces).unwrap_or(u64::MAX)
 }
 
-/// How far the fullest and the emptiest node are apart, counted as if all had the mean weight.
+/// The difference of the fullest and the emptiest node, scaled to the mean weight.
 struct Difference {
     shards: f64,
     begins_above: f64,
@@ -89,7 +89,7 @@ struct Difference {
 
 impl Difference {
     fn of(board: &Board<'_>, shares: &PerNode<Option<Quota>>) -> Self {
-        // A node that is full of pins can give nothing and is not waited for.
+        // A node full of pins can give nothing and does not count.
         let sharing = || {
             let open = shares.iter().filter(|(_, share)| share.is_some_and(|one| !one.beyond));
             open.map(|(number, _)| &board.nodes[number])
@@ -110,17 +110,17 @@ impl Difference {
     }
 
     fn note(&self) -> PlanNote {
-        // Below two shards nothing begins, whatever the threshold.
+        // A difference below two shards starts no rebalance, whatever the threshold.
         let begins_above = (self.begins_above as u64).max(1);
         PlanNote::WithinThreshold { spread: self.shards as u64, begins_above }
     }
 }
 
-/// The nodes that have more than their share, the fullest first, with what they may give.
+/// The nodes above their share, the fullest first, with the shards that they may give.
 struct Givers {
     by_level: BTreeSet<(u128, Reverse<NodeNo>)>,
     shards: PerNode<VecDeque<ShardNo>>,
-    /// Shards that would be given if they had not been moved a moment ago.
+    /// Shards that only their cooldown keeps from moving.
     cooling: u32,
     cooling_until: Option<LogicalTime>,
 }

@@ -1,4 +1,4 @@
-//! Takes stock: which shards are where they should be, which must go, and what is on its way.
+//! Reads the input: which shards are settled, which must move, and which are in flight.
 
 use shardwright_contracts::LogicalTime;
 
@@ -38,7 +38,7 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
         |member: &Member| input.observations.trust(&member.holder, input.now) == Trust::Trial;
     let mut budget = Budget::new(input.config, members.len());
     for (node, _) in members.iter().filter(|(_, member)| on_trial(member)) {
-        budget.try_out(node);
+        budget.limit_to_one(node);
     }
     for (raw, (_, shard)) in input.map.raw().zip(shards.iter()) {
         if let Some((giver, taker)) = view.in_flight(&raw, shard) {
@@ -86,7 +86,7 @@ impl View<'_> {
         let target = raw.target.and_then(|name| self.place(name));
         let holder = raw.holder.and_then(|(name, life)| self.live(name, life));
         let pinned = raw.flags.is_pinned();
-        // Where it had to go to, it is not at home, and need not stay.
+        // Away from home it is not fixed.
         let is_bound = pinned && !self.is_away(raw);
         let waits = is_bound && self.input.config.pin_policy == PinPolicy::Wait;
         let awaited = target.filter(|node| holder != Some(*node));
@@ -108,16 +108,16 @@ impl View<'_> {
         Shard { target, holder, pinned, late_ms, standing, counts_at: None }
     }
 
-    /// Whether a shard is meant for another node than the one that it is pinned to.
+    /// Whether a pinned shard has another target than its home.
     fn is_away(&self, raw: &RawShard<'_>) -> bool {
         let target = raw.target.and_then(|name| self.input.map.names().name(name));
         raw.flags.home().is_some_and(|home| target != Some(home))
     }
 
-    /// For how long `target` could have claimed a shard and has not, if that is too long.
+    /// How long `target` could have claimed a shard and has not, if that is too long.
     ///
-    /// What was settled once came loose when a node came, went or gave it up, not when it got its
-    /// target.
+    /// For a shard that was settled, the time counts from the change that unsettled it: a node
+    /// joined, left or released the shard.
     fn late(&self, raw: &RawShard<'_>, target: NodeNo) -> Option<u64> {
         let came_at = self.came_at[target];
         let former = raw.holder.filter(|(name, life)| self.live(*name, *life).is_none());
@@ -129,10 +129,10 @@ impl View<'_> {
         late(self.input, raw, loose_at)
     }
 
-    /// Who gives and who gets a shard that is on its way and counts as that.
+    /// The giver and the receiver of a shard in flight, if it counts as such.
     ///
-    /// One that never had another target disturbs no caller, and one that is stuck must not
-    /// delay others.
+    /// A shard without an earlier target affects no caller, and a stuck shard must not delay
+    /// others.
     fn in_flight(&self, raw: &RawShard<'_>, shard: &Shard) -> Option<(Option<NodeNo>, NodeNo)> {
         let counts = matches!(shard.standing, Standing::Home(_))
             && shard.holder != shard.target
@@ -179,7 +179,7 @@ fn note_stuck(board: &mut Board<'_>) {
     }
 }
 
-/// A node that leaves shards unclaimed, or did so lately, gets no others, unless they all do.
+/// Closes nodes with unclaimed shards, now or recently, unless that would close all nodes.
 fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Member>) {
     let (observations, now) = (board.input.observations, board.input.now);
     let trust = |member: &Member| observations.trust(&member.holder, now);
@@ -207,7 +207,7 @@ fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Membe
     for number in board.shards.numbers() {
         let shard = &mut board.shards[number];
         if matches!(shard.standing, Standing::NotClaimed { .. }) {
-            shard.standing = Standing::on_its_way(shard.pinned);
+            shard.standing = Standing::unclaimed(shard.pinned);
         }
     }
 }
@@ -229,15 +229,15 @@ fn fix_what_no_node_could_bear(board: &mut Board<'_>) {
     }
 }
 
-/// Adds up what each node has.
+/// Adds up the costs of each node.
 fn weigh(board: &mut Board<'_>) {
     let (mut waiting, mut unreadable) = ((0, None), (0, None));
     for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
         let shard = board.shards[number];
         match shard.standing {
             Standing::Home(mobility) => {
-                // The place of a pinned shard is kept for it where it belongs; otherwise others
-                // would fill it and have to leave again.
+                // A pinned shard counts at its home. Otherwise other shards would fill the place
+                // and have to leave again.
                 let home = raw.flags.home().filter(|_| shard.pinned);
                 let home = home.and_then(|home| board.input.members.position(home.as_str()));
                 let home = home.map(NodeNo::new).filter(|home| board.nodes[*home].open);
@@ -256,7 +256,7 @@ fn weigh(board: &mut Board<'_>) {
             Standing::Unreadable => {
                 unreadable.0 += 1;
                 unreadable.1.get_or_insert(number);
-                // As far as is known it is where it should be, and it stays there.
+                // An unreadable shard counts where it is known to be, and stays there.
                 if let Some(target) = shard.target {
                     let cost = board.costs.of(number);
                     board.nodes[target].has += cost;
@@ -274,20 +274,19 @@ fn weigh(board: &mut Board<'_>) {
     }
 }
 
-// Stored times come from the clocks of other machines. A target that this process saw being
-// written counts from then. Nothing is known of a target whose time lies in the future.
+// Stored times come from the clocks of other machines. A target that this process saw being written
+// counts from then. A time in the future means nothing.
 
-/// When the guard ends that the last change of members armed.
+/// The end of the wait after the last membership change.
 pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
     let duration = input.config.cluster_state_stability_duration_ms;
     input.members.changed_at().saturating_add(duration)
 }
 
-/// For how long a shard has been on its way, if that is too long. Its target could have claimed it
-/// from `loose_at` on.
+/// How long a shard has been in flight, if that is too long. Its target could have claimed it since
+/// `loose_at`.
 ///
-/// Of a target of which nothing else is known, it is known that it was there when the leader
-/// began to look.
+/// A target of unknown time existed at least when the leader started to follow the cluster.
 pub(super) fn late(
     input: &PlanInput<'_>,
     raw: &RawShard<'_>,
@@ -298,21 +297,21 @@ pub(super) fn late(
     (for_ms >= input.config.stuck_after_ms).then_some(for_ms)
 }
 
-/// Until when a shard stays where it was moved to, if that is not over.
+/// The end of a shard's move cooldown, if it is not over.
 pub(super) fn cooling_until(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
     if matches!(raw.since, TargetSince::Placed(_)) {
         return None;
     }
-    // By a clock that can be trusted, it may have been moved the moment before the leader began
-    // to look.
+    // By a trusted clock, the move may have been right before the leader started to follow the
+    // cluster.
     let follows_since = input.observations.follows_since;
     let stored = || given_at(input, raw).map_or(follows_since, |at| at.max(follows_since));
-    let at = raw.heard_at.unwrap_or_else(stored);
+    let at = raw.observed_at.unwrap_or_else(stored);
     let until = at.saturating_add(input.config.move_cooldown_ms);
     (input.now < until).then_some(until)
 }
 
 /// When a shard got its target, by the leader's clock.
 fn given_at(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
-    raw.heard_at.or_else(|| raw.since.time().filter(|at| *at <= input.now))
+    raw.observed_at.or_else(|| raw.since.time().filter(|at| *at <= input.now))
 }

@@ -6,7 +6,7 @@ use crate::shard_map::{RawShard, ShardMap};
 use crate::sharding::Sharding;
 
 impl RoutingTable {
-    /// The table of one state of the cluster. `own` is the node that asks; a gate is none.
+    /// Builds the table of one state of the cluster. `own` is this node, or `None` for a gate.
     #[must_use]
     pub fn new(
         map: &ShardMap,
@@ -47,11 +47,11 @@ impl RoutingTable {
     }
 }
 
-/// Where the nodes that a map names are in the table that is built.
+/// The indexes of the map's nodes in the new table.
 struct Places {
     /// By the number of the name.
     places: Vec<Option<NodeAt>>,
-    /// The life in which each member is one.
+    /// The incarnation of each member.
     lives: Vec<Incarnation>,
     own: Option<NodeAt>,
 }
@@ -66,14 +66,15 @@ impl Places {
                 None => Slot::Unclaimed,
             };
         }
-        // What was claimed once and is not now was released, so its target is about to claim it.
+        // A shard with a former claim and no holder was released, so its target is about to claim
+        // it.
         match shard.target.and_then(|name| self.member(name)) {
             Some(to) if shard.fence.is_some() => Slot::Moving(to),
             Some(_) | None => Slot::Unclaimed,
         }
     }
 
-    /// The place of a name that is a member's.
+    /// The index of a name, if it is a member.
     fn member(&self, name: NameNumber) -> Option<NodeAt> {
         self.place(name).filter(|at| self.life(*at).is_some())
     }

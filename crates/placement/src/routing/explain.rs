@@ -4,7 +4,7 @@ use super::{Retry, Route, RouteError, RoutingTable};
 use crate::object_id::{ObjectIdRef, ObjectLocation};
 use crate::sharding::Sharding;
 
-/// Says in a sentence why a call goes where it goes.
+/// Explains a route in one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a> {
     table: &'a RoutingTable,
@@ -13,7 +13,7 @@ pub struct Explanation<'a> {
 }
 
 impl RoutingTable {
-    /// Where a call to an object goes, and why.
+    /// The route of a call to an object, with its explanation.
     pub fn explain<'a>(&'a self, id: &'a str) -> Result<Explanation<'a>, RouteError> {
         let id = ObjectIdRef::parse(id)?;
         Ok(Explanation { table: self, id, route: self.route(id)? })
@@ -44,7 +44,7 @@ impl fmt::Display for Explanation<'_> {
             (Route::Moving { .. }, _) | (_, None) => Ok(()),
             (Route::There { node, .. }, Some(target)) if *node == target => Ok(()),
             (Route::Here { .. }, Some(target)) if table.own_address() == Some(target) => Ok(()),
-            (_, Some(target)) => write!(f, "; it is meant for {target}"),
+            (_, Some(target)) => write!(f, "; its target is {target}"),
         }
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Route<'_> {
             }
             Self::Unclaimed { retry, .. } => write!(f, "no node has claimed it; {retry}"),
             Self::NodeGone { shard: Some(_), node, retry } => {
-                write!(f, "{node} had it and is gone; {retry}")
+                write!(f, "{node} held it and is gone; {retry}")
             }
             Self::NodeGone { shard: None, node, retry } => {
                 write!(f, "{node} is not a member; {retry}")

@@ -20,11 +20,10 @@ struct Scene {
     config: ClusterConfig,
 }
 
-/// What a shard is meant for, and who holds it since its claim, if there ever was one.
+/// The target of a shard, and its claim, if there ever was one.
 type Known = (Option<&'static str>, Option<Option<(&'static str, u64)>>);
 
-/// Nodes `a` and `b` are members in their first life, and each shard is meant for and held by what
-/// is said.
+/// Nodes `a` and `b` are members in their first incarnation, with these shards.
 fn scene(shards: &[Known]) -> Scene {
     let num_shards = ShardCount::try_new(u32::try_from(shards.len()).unwrap()).unwrap();
     let mut map = ShardMap::new(num_shards);
@@ -57,7 +56,7 @@ const HOLD_SOON: &str = "the call waits for a change, at most 50 ms at a time";
 const HOLD: &str = "the call waits for a change, at most 5000 ms at a time";
 
 #[test]
-fn calls_go_to_the_holder_also_while_the_shard_is_meant_for_another() {
+fn calls_go_to_the_holder_during_a_move() {
     let scene = scene(&[
         (Some("a"), Some(Some(("a", 1)))),
         (Some("b"), Some(Some(("a", 1)))),
@@ -78,7 +77,7 @@ fn calls_go_to_the_holder_also_while_the_shard_is_meant_for_another() {
 }
 
 #[test]
-fn a_shard_between_two_holders_is_moving() {
+fn shard_between_two_holders_is_moving() {
     let table = scene(&[(Some("b"), Some(None))]).table(None);
     let route = table.route_text("shard#0/x").unwrap();
     assert!(matches!(route, Route::Moving { to, .. } if to.as_str() == "b"));
@@ -86,7 +85,7 @@ fn a_shard_between_two_holders_is_moving() {
 }
 
 #[test]
-fn a_shard_that_nobody_has_is_unclaimed() {
+fn shard_without_a_holder_is_unclaimed() {
     let scene =
         scene(&[(None, None), (Some("a"), None), (None, Some(None)), (Some("c"), Some(None))]);
     let table = scene.table(None);
@@ -96,22 +95,22 @@ fn a_shard_that_nobody_has_is_unclaimed() {
 }
 
 #[test]
-fn a_holder_that_is_no_member_or_not_in_that_life_is_gone() {
+fn holder_of_another_incarnation_is_gone() {
     let scene = scene(&[
         (Some("c"), Some(Some(("c", 1)))),
         (Some("a"), Some(Some(("c", 1)))),
         (Some("a"), Some(Some(("a", 7)))),
     ]);
-    // A node that came back serves nothing of what its former life held.
+    // A restarted node does not serve the shards of its former incarnation.
     for table in [scene.table(None), scene.table(Some(&holder("a", 1)))] {
-        assert_eq!(explained(&table, 0), format!("c had it and is gone; {HOLD}"));
-        assert_eq!(explained(&table, 1), format!("c had it and is gone; {HOLD_SOON}"));
-        assert_eq!(explained(&table, 2), format!("a had it and is gone; {HOLD_SOON}"));
+        assert_eq!(explained(&table, 0), format!("c held it and is gone; {HOLD}"));
+        assert_eq!(explained(&table, 1), format!("c held it and is gone; {HOLD_SOON}"));
+        assert_eq!(explained(&table, 2), format!("a held it and is gone; {HOLD_SOON}"));
     }
 }
 
 #[test]
-fn an_earlier_life_of_a_node_is_not_here() {
+fn earlier_incarnation_does_not_serve() {
     let scene = scene(&[(Some("a"), Some(Some(("a", 1))))]);
     let zombie = scene.table(Some(&holder("a", 0)));
     assert_eq!(explained(&zombie, 0), "a serves it");
@@ -119,7 +118,7 @@ fn an_earlier_life_of_a_node_is_not_here() {
 }
 
 #[test]
-fn only_members_are_named_for_objects_that_live_on_a_node() {
+fn node_objects_are_routed_to_members_only() {
     let table = scene(&[(None, None)]).table(Some(&holder("a", 1)));
     assert_eq!(table.route_text("a/x"), Ok(Route::Here { shard: None }));
     assert!(matches!(table.route_text("b/x"), Ok(Route::There { shard: None, .. })));
@@ -128,7 +127,7 @@ fn only_members_are_named_for_objects_that_live_on_a_node() {
 }
 
 #[test]
-fn strict_mode_fails_at_once_and_serves_what_is_served() {
+fn strict_mode_fails_unowned_calls_at_once() {
     let mut scene = scene(&[(Some("b"), Some(None)), (Some("b"), Some(Some(("a", 1))))]);
     scene.config.strict = true;
     let table = scene.table(None);
@@ -138,7 +137,7 @@ fn strict_mode_fails_at_once_and_serves_what_is_served() {
 }
 
 #[test]
-fn an_id_that_is_none_or_names_no_shard_is_refused() {
+fn invalid_ids_are_refused() {
     let table = scene(&[(None, None)]).table(None);
     assert_eq!(table.route_text(""), Err(RouteError::Id(ObjectIdError::Empty)));
     let beyond = RouteError::Shard(ShardOutOfRange { shard: 1, num_shards: 1 });
@@ -146,7 +145,7 @@ fn an_id_that_is_none_or_names_no_shard_is_refused() {
 }
 
 #[test]
-fn ids_are_hashed_as_the_cluster_says() {
+fn ids_use_the_clusters_hash() {
     let shards = vec![(Some("a"), Some(Some(("a", 1)))); 64];
     for hash in ShardHash::ALL {
         let mut scene = scene(&shards);
@@ -159,7 +158,7 @@ fn ids_are_hashed_as_the_cluster_says() {
 }
 
 #[test]
-fn a_table_does_not_change_with_the_map_it_was_made_of() {
+fn table_is_independent_of_its_map() {
     let mut scene = scene(&[(Some("b"), Some(Some(("a", 1))))]);
     let table = scene.table(None);
     let claim = Claim { holder: None, fence: FenceEpoch::from_raw(10).unwrap() };

@@ -29,7 +29,7 @@ fn value(target: &str, current: &str, flags: Vec<Flag>) -> SeedShard {
 #[case(",node1:47001", value("", "node1:47001", vec![]))]
 #[case("a,b,f=hot,f=pinned", value("a", "b", vec![Flag::Other("hot".into()), Flag::Pinned]))]
 #[case("a,,f=pinned,f=home=b:1", value("a", "", vec![Flag::Pinned, Flag::Home(node("b:1"))]))]
-fn values_are_read_and_written_as_they_are(#[case] text: &str, #[case] expected: SeedShard) {
+fn values_round_trip(#[case] text: &str, #[case] expected: SeedShard) {
     assert_eq!(SeedShard::parse(text), Ok(expected.clone()));
     assert_eq!(expected.to_string(), text);
 }
@@ -43,7 +43,7 @@ fn values_are_read_and_written_as_they_are(#[case] text: &str, #[case] expected:
 #[case("a,b,f=pinned,", SeedValueError::NotAFlag { at: 4 })]
 #[case("a,b,f=", SeedValueError::Flag(FlagError::Empty))]
 #[case("a,b,f=pinned,f=pinned", SeedValueError::Flag(FlagError::Twice))]
-fn values_that_mean_nothing_are_refused(#[case] text: &str, #[case] error: SeedValueError) {
+fn invalid_values_are_refused(#[case] text: &str, #[case] error: SeedValueError) {
     assert_eq!(SeedShard::parse(text), Err(error));
 }
 
@@ -53,7 +53,7 @@ fn values_that_mean_nothing_are_refused(#[case] text: &str, #[case] error: SeedV
 #[case("/goverse/nodes/node1:47001", SeedKey::Node(node("node1:47001")))]
 #[case("/goverse/gates/gate1:49000", SeedKey::Gate(node("gate1:49000")))]
 #[case("/goverse/leader", SeedKey::Leader)]
-fn keys_are_read_and_written_as_they_are(#[case] text: &str, #[case] key: SeedKey) {
+fn keys_round_trip(#[case] text: &str, #[case] key: SeedKey) {
     assert_eq!(SeedKey::parse("/goverse", text), Ok(key.clone()));
     assert_eq!(key.format("/goverse"), text);
 }
@@ -72,12 +72,12 @@ fn keys_are_read_and_written_as_they_are(#[case] text: &str, #[case] key: SeedKe
 #[case("/goverse/shard/1/2", SeedKeyError::Shard)]
 #[case("/goverse/shard/4194304", SeedKeyError::Shard)]
 #[case("/goverse/nodes/", SeedKeyError::Address(NodeAddressError::Empty))]
-fn keys_that_mean_nothing_are_refused(#[case] text: &str, #[case] error: SeedKeyError) {
+fn invalid_keys_are_refused(#[case] text: &str, #[case] error: SeedKeyError) {
     assert_eq!(SeedKey::parse("/goverse", text), Err(error));
 }
 
 #[test]
-fn a_value_goes_through_the_map_and_comes_out_the_same() {
+fn values_round_trip_through_the_map() {
     let mut map = ShardMap::new(ShardCount::try_new(4).unwrap());
     let texts = ["n1:1,n1:1,f=pinned", "n1:1,n2:1,f=x,f=x", "n2:1,", ","];
     for (text, shard) in texts.iter().zip(map.num_shards().shards().collect::<Vec<_>>()) {
@@ -94,14 +94,14 @@ fn a_value_goes_through_the_map_and_comes_out_the_same() {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_the_same(text in "[a-c:,f=]{0,24}") {
+    fn parsed_values_are_written_unchanged(text in "[a-c:,f=]{0,24}") {
         if let Ok(value) = SeedShard::parse(&text) {
             prop_assert_eq!(value.to_string(), text);
         }
     }
 
     #[test]
-    fn no_key_makes_the_reader_stumble(key in "/p(/(shard|nodes|gates|leader)?){0,2}.{0,9}") {
+    fn parsing_a_key_never_panics(key in "/p(/(shard|nodes|gates|leader)?){0,2}.{0,9}") {
         if let Ok(parsed) = SeedKey::parse("/p", &key) {
             prop_assert_eq!(parsed.format("/p"), key);
         }

@@ -43,7 +43,7 @@ fn update(version: u64, shard: u64, name: &str) -> TargetUpdate {
 const FIRST: ShardId = ShardId::from_raw(0);
 
 #[test]
-fn a_new_map_knows_nothing_of_its_shards() {
+fn new_map_is_empty() {
     let map = map(2);
     assert_eq!(map.iter().count(), 2);
     for info in map.iter() {
@@ -54,7 +54,7 @@ fn a_new_map_knows_nothing_of_its_shards() {
 }
 
 #[test]
-fn only_the_next_version_applies_and_a_refused_one_changes_nothing() {
+fn only_the_next_version_applies() {
     let mut map = map(2);
     map.apply(&update(1, 0, "a")).unwrap();
     let (current, offered) = (TargetVersion::from_raw(1), TargetVersion::from_raw(3));
@@ -71,7 +71,7 @@ fn only_the_next_version_applies_and_a_refused_one_changes_nothing() {
 }
 
 #[test]
-fn news_of_claims_that_overtook_each_other_are_put_in_order() {
+fn claims_out_of_order_are_ordered() {
     let mut map = map(1);
     let mut learn = |claim: Claim| map.learn_claim(FIRST, &claim).unwrap();
     assert_eq!(learn(claim(Some("a"), 2)), MapChange::New);
@@ -86,7 +86,7 @@ fn news_of_claims_that_overtook_each_other_are_put_in_order() {
 }
 
 #[test]
-fn a_target_read_without_its_time_keeps_the_time_that_is_known() {
+fn target_without_a_time_keeps_the_known_time() {
     let mut map = map(1);
     let timeless = |name| Target { since: TargetSince::Unknown, ..target(name) };
     map.load_target(FIRST, &target("a")).unwrap();
@@ -97,7 +97,7 @@ fn a_target_read_without_its_time_keeps_the_time_that_is_known() {
 }
 
 #[test]
-fn a_map_names_only_nodes_that_its_shards_name() {
+fn map_keeps_only_names_in_use() {
     let mut map = map(2);
     for n in 2..200 {
         map.load_target(FIRST, &target(&format!("t{n}"))).unwrap();
@@ -110,7 +110,7 @@ fn a_map_names_only_nodes_that_its_shards_name() {
 }
 
 #[test]
-fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
+fn cluster_is_ready_when_every_target_holds_its_shard() {
     let mut states = vec![map(2)];
     let mut next = |change: &dyn Fn(&mut ShardMap)| {
         let mut state = states.last().unwrap().clone();
@@ -134,14 +134,14 @@ fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
     assert_eq!((never.states, never.last.unwrap().elsewhere), (3, 1));
     let mut ready = states.last().unwrap().clone();
     ready.learn_claim(FIRST, &claim(Some("a"), 3)).unwrap();
-    assert_eq!(text(&ready), "every shard is where it should be");
+    assert_eq!(text(&ready), "every shard is on its target node");
     states.push(ready);
     assert_eq!(wait_until_ready(states.iter().map(readiness)), Ok(3));
     assert!(wait_until_ready([]).is_err());
 }
 
 #[test]
-fn what_a_node_had_that_is_gone_is_not_where_it_should_be() {
+fn shards_of_a_gone_node_are_unclaimed() {
     let mut map = map(2);
     for (number, name) in [(0, "a"), (1, "b")] {
         let shard = ShardId::from_raw(number);
@@ -151,14 +151,14 @@ fn what_a_node_had_that_is_gone_is_not_where_it_should_be() {
     assert!(Readiness::of(&map, &members(&["a", "b"])).is_ready());
     let found = Readiness::of(&map, &members(&["a"]));
     assert_eq!((found.unclaimed, found.first), (1, Some(ShardId::from_raw(1))));
-    // Another life of the same node is another node.
+    // Another incarnation of the same node is another instance.
     let again = Member::new(holder("b").address, Incarnation::from_raw(2));
     let again = Membership::try_new([again], LogicalTime::ZERO).unwrap();
     assert_eq!(Readiness::of(&map, &again).unclaimed, 2);
 }
 
 #[test]
-fn a_claim_that_is_forgotten_can_be_learned_again() {
+fn removed_claim_can_be_learned_again() {
     let mut map = map(1);
     map.learn_claim(FIRST, &claim(Some("a"), 5)).unwrap();
     map.forget_claim(FIRST).unwrap();
@@ -169,19 +169,19 @@ fn a_claim_that_is_forgotten_can_be_learned_again() {
 }
 
 #[test]
-fn what_is_written_of_a_released_shard_does_not_change_when_it_was_released() {
+fn release_time_survives_rewrites() {
     let mut map = map(1);
     let released_at = |map: &ShardMap| map.raw().next().unwrap().released_at;
     let at = LogicalTime::from_millis(9);
     map.load_claim(FIRST, &claim(Some("a"), 4)).unwrap();
-    map.hear_release(FIRST, at).unwrap();
-    assert_eq!(released_at(&map), None, "it has a holder");
+    map.observe_release(FIRST, at).unwrap();
+    assert_eq!(released_at(&map), None, "the shard has a holder");
     map.load_claim(FIRST, &claim(None, 5)).unwrap();
-    map.hear_release(FIRST, at).unwrap();
+    map.observe_release(FIRST, at).unwrap();
     map.load_claim(FIRST, &claim(None, 8)).unwrap();
     assert_eq!(released_at(&map), Some(at));
     map.load_claim(FIRST, &claim(Some("b"), 9)).unwrap();
     assert_eq!(released_at(&map), None);
     map.load_claim(FIRST, &claim(None, 10)).unwrap();
-    assert_eq!(released_at(&map), None, "the next release is another");
+    assert_eq!(released_at(&map), None, "a new claim clears the release time");
 }

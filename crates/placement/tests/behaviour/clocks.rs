@@ -1,4 +1,4 @@
-//! Stored times were written by the clocks of other machines, which may be wrong by any amount.
+//! Stored times come from the clocks of other machines, which may be wrong by any amount.
 
 use shardwright_contracts::LogicalTime;
 use shardwright_placement::{MoveReason, Target, TargetSince};
@@ -7,7 +7,7 @@ use crate::support::{Cluster, node, shard};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Three nodes have three shards each, and it is two hours past the beginning of time.
+/// Three nodes with three shards each, two hours after time zero.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(9);
     cluster.join_numbered(0..3);
@@ -28,11 +28,11 @@ fn meant(name: &str, since: TargetSince) -> Target {
     Target { node: Some(node(name)), since, ..Target::default() }
 }
 
-/// Shards of `n00` that were moved to `n01`, which claims nothing, as another clock says.
+/// Moves shards of `n00` to `n01`, which claims nothing, at a time of another clock.
 fn moved(cluster: &mut Cluster, since: LogicalTime, is_heard: bool) {
     let target = meant("n01", TargetSince::Moved(since));
     if is_heard {
-        cluster.map.hear_target(shard(0), &target, cluster.now).unwrap();
+        cluster.map.observe_target(shard(0), &target, cluster.now).unwrap();
     } else {
         cluster.map.load_target(shard(0), &target).unwrap();
     }
@@ -45,7 +45,7 @@ fn is_late(cluster: &Cluster) -> bool {
 }
 
 #[test]
-fn a_clock_that_is_behind_makes_nothing_late_that_was_just_moved() {
+fn clock_behind_makes_no_recent_move_late() {
     let mut cluster = cluster();
     cluster.pass(HOUR_MS);
     let since = earlier(cluster.now, HOUR_MS);
@@ -58,7 +58,7 @@ fn a_clock_that_is_behind_makes_nothing_late_that_was_just_moved() {
 }
 
 #[test]
-fn a_clock_that_is_ahead_makes_nothing_wait_until_then() {
+fn clock_ahead_delays_nothing() {
     let mut cluster = cluster();
     let since = later(cluster.now, HOUR_MS);
     moved(&mut cluster, since, true);
@@ -67,7 +67,7 @@ fn a_clock_that_is_ahead_makes_nothing_wait_until_then() {
 }
 
 #[test]
-fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
+fn future_time_counts_from_the_leaders_start() {
     let mut cluster = cluster();
     cluster.observations.follows_since = cluster.now;
     let since = later(cluster.now, HOUR_MS);
@@ -79,7 +79,7 @@ fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
 }
 
 #[test]
-fn a_move_from_the_future_does_not_cool_until_then() {
+fn move_in_the_future_does_not_extend_the_cooldown() {
     let mut cluster = cluster();
     let since = TargetSince::Moved(later(cluster.now, HOUR_MS));
     for number in [0, 3, 6] {
@@ -88,7 +88,7 @@ fn a_move_from_the_future_does_not_cool_until_then() {
     cluster.hand_over();
     cluster.observations.follows_since = cluster.now;
     cluster.pass(59_999);
-    // They may have been moved the moment before it came.
+    // They may have moved right before the leader started to follow the cluster.
     assert!(cluster.plan().moves.iter().all(|one| one.shard.as_raw() % 3 != 0));
     let free = |cluster: &Cluster| cluster.plan().moves.iter().any(|one| one.shard == shard(0));
     assert!(!free(&cluster));
@@ -97,7 +97,7 @@ fn a_move_from_the_future_does_not_cool_until_then() {
 }
 
 #[test]
-fn what_nobody_knows_the_time_of_is_late_some_time_after_whoever_plans_came() {
+fn unknown_time_counts_from_the_leaders_start() {
     let mut cluster = cluster();
     cluster.map.load_target(shard(0), &meant("n01", TargetSince::Unknown)).unwrap();
     cluster.hand_over_without("n01");
@@ -108,7 +108,7 @@ fn what_nobody_knows_the_time_of_is_late_some_time_after_whoever_plans_came() {
 }
 
 #[test]
-fn a_node_that_comes_and_goes_makes_nothing_of_others_late_any_later() {
+fn flapping_node_does_not_delay_others() {
     let mut cluster = cluster();
     let since = cluster.now;
     moved(&mut cluster, since, true);
@@ -123,12 +123,12 @@ fn a_node_that_comes_and_goes_makes_nothing_of_others_late_any_later() {
 }
 
 #[test]
-fn a_node_is_late_no_earlier_than_some_time_after_it_came_or_the_one_before_it_had_gone() {
-    // The one before it keeps the shard, and then dies with it.
+fn lateness_counts_from_join_or_departure() {
+    // The former target keeps the shard and then dies with it.
     let mut cluster = cluster();
     cluster
         .map
-        .hear_target(shard(0), &meant("n01", TargetSince::Moved(cluster.now)), cluster.now)
+        .observe_target(shard(0), &meant("n01", TargetSince::Moved(cluster.now)), cluster.now)
         .unwrap();
     cluster.hand_over_without("n00");
     cluster.pass(100_000);
@@ -138,7 +138,7 @@ fn a_node_is_late_no_earlier_than_some_time_after_it_came_or_the_one_before_it_h
     assert!(!is_late(&cluster));
     cluster.pass(1);
     assert!(is_late(&cluster));
-    // And it has as long again in each of its lives.
+    // Each incarnation has the full time again.
     cluster.restart("n01");
     assert!(!is_late(&cluster));
     cluster.pass(60_000);

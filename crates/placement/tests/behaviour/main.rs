@@ -1,4 +1,4 @@
-//! Plans of leaders, handovers and routes.
+//! Plans, handovers and routes of simulated clusters.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -14,9 +14,12 @@
     reason = "a test that panics is a test that fails"
 )]
 
+#[path = "../checks/mod.rs"]
+mod checks;
 mod clocks;
 mod properties;
-mod stories;
-mod story_teller;
+mod script_runner;
+mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
+mod texts;

@@ -1,4 +1,4 @@
-//! What holds of every plan, whatever happened before.
+//! Properties of every plan, whatever happened before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::support::{Cluster, node, shard};
 
 const SHARDS: u32 = 48;
 
-/// Something that happens to a cluster of nodes `n00` to `n07`.
+/// An event in a cluster of nodes `n00` to `n07`.
 #[derive(Clone, Debug)]
 enum Event {
     Join(usize),
@@ -28,7 +28,7 @@ enum Event {
     Loads(Option<Vec<u64>>),
     Pass(u64),
     Step,
-    /// All nodes hand over but one.
+    /// All nodes but one hand over.
     HandOver(usize),
 }
 
@@ -76,8 +76,8 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Lets it happen and returns the plan if the leader made one.
-fn happen(cluster: &mut Cluster, event: &Event) -> Option<Plan> {
+/// Applies an event. Returns the plan if the leader made one.
+fn apply(cluster: &mut Cluster, event: &Event) -> Option<Plan> {
     let (members, now) = (cluster.members.clone(), cluster.now);
     let is_member = |at: usize| members.get(&name(at)).is_some();
     let update = match event {
@@ -131,7 +131,7 @@ fn happen(cluster: &mut Cluster, event: &Event) -> Option<Plan> {
     None
 }
 
-/// Makes the cluster one that can come to rest: not frozen, a node that stays, and a while ago.
+/// Lets the cluster settle: thaws it, adds a node and advances the clock.
 fn heal(cluster: &mut Cluster) {
     if let Ok(update) = ops::freeze(&cluster.map, false) {
         cluster.map.apply(&update).unwrap();
@@ -142,11 +142,11 @@ fn heal(cluster: &mut Cluster) {
     cluster.settle();
 }
 
-/// The same cluster with everything learned in another order.
+/// The same map, loaded in another order.
 fn shuffled(map: &ShardMap) -> ShardMap {
     let mut other = ShardMap::new(map.num_shards());
     let infos: Vec<_> = map.iter().collect();
-    // Names that come first and go again make numbers differ.
+    // Names that are added first and removed again change the numbering.
     other.load_target(shard(0), &Target { node: Some(node("zz")), ..Target::default() }).unwrap();
     for info in infos.iter().rev() {
         if let Some(fence) = info.fence {
@@ -162,7 +162,7 @@ fn shuffled(map: &ShardMap) -> ShardMap {
     other
 }
 
-/// Shards on their way that count: those that had another target before.
+/// Shards in flight that count: those that had another target before.
 fn in_flight(cluster: &Cluster) -> (usize, BTreeMap<String, usize>) {
     let mut per_node: BTreeMap<String, usize> = BTreeMap::new();
     let mut in_all = 0;
@@ -173,7 +173,7 @@ fn in_flight(cluster: &Cluster) -> (usize, BTreeMap<String, usize>) {
             .target
             .filter(|one| cluster.members.get(one.as_str()).is_some_and(|member| !member.draining));
         let Some(target) = target else { continue };
-        // The node could claim it when it was there, and the one before it was not.
+        // The node could claim it since it joined and the former holder left.
         let live = cluster.members.get(target.as_str()).unwrap();
         let since = since.max(cluster.members.here_since(live.holder.borrowed()).unwrap());
         let gone = info.current.filter(|one| !cluster.members.is_live(*one));
@@ -194,10 +194,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happened_a_healed_cluster_is_claimed_and_balanced(history in history()) {
+    fn healed_cluster_is_claimed_and_balanced(history in history()) {
         let mut cluster = cluster();
         for event in &history {
-            happen(&mut cluster, event);
+            apply(&mut cluster, event);
         }
         heal(&mut cluster);
         prop_assert!(Readiness::of(&cluster.map, &cluster.members).is_ready());
@@ -208,7 +208,7 @@ proptest! {
             let home = info.flags.home().and_then(|home| cluster.members.get(home.as_str()));
             prop_assert!(home.is_none_or(|home| home.draining), "a pinned shard is away");
         }
-        // And it stays so: nothing moves when nothing changes.
+        // Nothing moves while nothing changes.
         for later in [0, 1, 10_000, 1_000_000] {
             cluster.pass(later);
             let plan = cluster.plan();
@@ -218,19 +218,19 @@ proptest! {
     }
 
     #[test]
-    fn every_leader_decides_the_same(history in history()) {
+    fn every_leader_makes_the_same_plan(history in history()) {
         let mut cluster = cluster();
         for event in &history {
             let other = shuffled(&cluster.map);
             let own = cluster.plan();
             let theirs = plan(&PlanInput { map: &other, ..cluster.input() });
             prop_assert_eq!(own, theirs);
-            happen(&mut cluster, event);
+            apply(&mut cluster, event);
         }
     }
 
     #[test]
-    fn each_move_keeps_the_rules(history in history()) {
+    fn every_move_follows_the_rules(history in history()) {
         let mut cluster = cluster();
         let mut last_moved: BTreeMap<ShardId, LogicalTime> = BTreeMap::new();
         for event in &history {
@@ -252,12 +252,12 @@ proptest! {
             );
             let (before, per_node_before) = in_flight(&cluster);
             let guard_ends = cluster.members.changed_at().saturating_add(10_000);
-            let Some(plan) = happen(&mut cluster, event) else { continue };
+            let Some(plan) = apply(&mut cluster, event) else { continue };
             let mut moved = BTreeSet::new();
             let voluntary = plan.moves.iter().filter(|one| one.reason.is_voluntary()).count();
             for one in &plan.moves {
-                prop_assert!(moved.insert(one.shard), "one move per shard");
-                prop_assert!(!pinned.contains(&one.shard), "pins hold: {}", one);
+                prop_assert!(moved.insert(one.shard), "a shard moves twice");
+                prop_assert!(!pinned.contains(&one.shard), "a pinned shard moves: {}", one);
                 let to = cluster.members.get(one.to.as_str()).unwrap();
                 prop_assert!(!to.draining, "{}", one);
                 prop_assert!(one.from.as_ref() != Some(&one.to), "{}", one);
@@ -273,16 +273,17 @@ proptest! {
                     last_moved.insert(one.shard, cluster.now);
                 }
             }
-            prop_assert!(voluntary == 0 || before + voluntary <= 4, "a batch is four");
+            prop_assert!(voluntary == 0 || before + voluntary <= 4, "the batch is too large");
             let (in_all, per_node) = in_flight(&cluster);
             let sent = plan.moves.iter().filter(|one| {
                 !matches!(one.reason, MoveReason::FirstPlacement | MoveReason::StillServed)
             });
             for one in sent {
-                prop_assert!(in_all <= 12, "{} on their way", in_all);
+                prop_assert!(in_all <= 12, "{} in flight", in_all);
                 prop_assert!(per_node[one.to.as_str()] <= 6, "{:?}", per_node);
             }
-            // Who gives is held to the same as who gets, unless an operator asked for more before.
+            // Giving and receiving nodes have the same limit, unless an operator requested more
+            // before.
             for (name, now) in &per_node {
                 let before = per_node_before.get(name).copied().unwrap_or_default();
                 prop_assert!(*now <= before.max(6), "{} had {}, has {}", name, before, now);
@@ -291,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn a_join_moves_at_most_what_the_newcomer_should_hold(
+    fn join_moves_at_most_the_newcomers_share(
         shards in 1..400_u32,
         nodes in 1..30_usize,
     ) {
@@ -306,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn a_loss_moves_exactly_what_was_lost(
+    fn loss_moves_exactly_the_lost_shards(
         shards in 1..400_u32,
         nodes in 2..30_usize,
         lost in 0..30_usize,
@@ -322,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn a_drain_moves_exactly_what_the_node_had(shards in 1..400_u32, nodes in 2..30_usize) {
+    fn drain_moves_exactly_the_nodes_shards(shards in 1..400_u32, nodes in 2..30_usize) {
         let mut cluster = Cluster::settled(shards, nodes);
         let had = cluster.counts()["n00"];
         cluster.drain("n00");
@@ -352,7 +353,7 @@ proptest! {
         let exact = |weight: u32| f64::from(shards) * f64::from(weight) / total as f64;
         let off = |number: usize| counts[&name(number)] as f64 - exact(weights[number]);
         let fair = (0..weights.len()).all(|number| off(number).abs() < 1.0);
-        // A difference of less than two shards, counted by weight, begins no rebalance.
+        // A weighted difference below two shards starts no rebalance.
         let mean = total as f64 / weights.len() as f64;
         let level = |number: usize| {
             counts[&name(number)] as f64 * mean / f64::from(weights[number])
@@ -363,7 +364,7 @@ proptest! {
     }
 
     #[test]
-    fn with_loads_every_node_ends_near_its_share(
+    fn loads_end_near_their_shares(
         seed in prop::collection::vec(1..50_u64, 200),
         nodes in 2..8_usize,
     ) {
@@ -380,7 +381,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shard_that_no_node_can_bear_is_reported_and_never_chased(
+    fn too_heavy_shard_is_reported_and_never_moves(
         loads in prop::collection::vec(1..20_u64, SHARDS as usize),
         heavy in 0..u64::from(SHARDS),
         nodes in 2..6_usize,
@@ -404,7 +405,7 @@ proptest! {
 }
 
 #[test]
-fn movement_is_the_least_there_can_be() {
+fn movement_is_minimal() {
     for (nodes, expected) in [(4, 1_638), (10, 744), (100, 81)] {
         let mut cluster = Cluster::new(8_192);
         cluster.config.rebalance_shards_batch_size = Some(8_192);
@@ -420,7 +421,7 @@ fn movement_is_the_least_there_can_be() {
 
 /// The example of the specification: 8,192 shards on four nodes, where a fifth of 2,048 is 409.6.
 #[test]
-fn a_rebalance_begins_when_the_difference_exceeds_a_fifth_and_moves_64_at_a_time() {
+fn rebalance_starts_above_a_fifth_and_moves_64_at_a_time() {
     let mut cluster = Cluster::settled(8_192, 4);
     let of_first: Vec<ShardId> = cluster
         .map
@@ -447,14 +448,14 @@ fn a_rebalance_begins_when_the_difference_exceeds_a_fifth_and_moves_64_at_a_time
 }
 
 #[test]
-fn a_pinned_shard_goes_home_by_itself_once_it_may() {
+fn pinned_shard_returns_home_after_its_cooldown() {
     let mut cluster = Cluster::settled(2, 2);
     let update = ops::pin(&cluster.map, &cluster.members, shard(0), None, cluster.now).unwrap();
     cluster.map.apply(&update).unwrap();
     cluster.leave("n00");
     cluster.settle();
     cluster.join("n00");
-    // Its place is kept: nothing else comes and has to leave again.
+    // Its place at home is reserved: no other shard fills it and has to leave again.
     let moves = cluster.settle();
     assert_eq!(moves.len(), 1);
     assert_eq!(moves[0].reason, MoveReason::PinnedHome);

@@ -1,4 +1,4 @@
-//! Routing a call touches no heap. A binary of its own: the counter is its allocator.
+//! Routing a call does not allocate. A separate binary, because the counter is its allocator.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -15,11 +15,11 @@ use shardwright_placement::{ObjectIdRef, Route, RoutingTable, ShardHash};
 use self::support::Cluster;
 
 #[test]
-fn a_route_is_found_without_the_heap() {
+fn routing_does_not_allocate() {
     for hash in ShardHash::ALL {
         let mut cluster = Cluster::settled(8_192, 3);
         cluster.config.sharding.hash = hash;
-        // Some shards are gone, so every kind of answer but one comes up.
+        // Some shards are released, so all kinds of routes but one occur.
         cluster.leave("n01");
         let table = RoutingTable::new(&cluster.map, &cluster.members, None, &cluster.config);
         let ids: Vec<String> = (0..1_000)

@@ -1,4 +1,4 @@
-//! A cluster without a network: the real rules, applied in the order in which a test says so.
+//! A cluster without a network: the real rules, in the order of the test's calls.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -17,7 +17,7 @@ pub(crate) struct Cluster {
     pub(crate) loads: Option<Vec<u64>>,
     pub(crate) now: LogicalTime,
     pub(crate) observations: LeaderObservations,
-    lives: u64,
+    incarnations: u64,
 }
 
 pub(crate) fn node(text: &str) -> NodeAddress {
@@ -44,7 +44,7 @@ impl Cluster {
             loads: None,
             now: LogicalTime::ZERO,
             observations: LeaderObservations::default(),
-            lives: 0,
+            incarnations: 0,
             config,
         }
     }
@@ -66,8 +66,8 @@ impl Cluster {
     }
 
     pub(crate) fn join(&mut self, name: &str) {
-        self.lives += 1;
-        let member = Member::new(node(name), Incarnation::from_raw(self.lives));
+        self.incarnations += 1;
+        let member = Member::new(node(name), Incarnation::from_raw(self.incarnations));
         self.change(|members| members.push(member));
     }
 
@@ -75,7 +75,7 @@ impl Cluster {
         self.change(|members| members.retain(|member| member.address().as_str() != name));
     }
 
-    /// The node comes back at once, in another life.
+    /// The node restarts at once, with a new incarnation.
     pub(crate) fn restart(&mut self, name: &str) {
         self.leave(name);
         self.join(name);
@@ -126,8 +126,8 @@ impl Cluster {
         plan
     }
 
-    /// Every member releases what it should not have and claims what it should and can. Returns how
-    /// many shards were claimed.
+    /// Every member releases and claims according to its duties. Returns the number of claimed
+    /// shards.
     pub(crate) fn hand_over(&mut self) -> usize {
         self.hand_over_without("")
     }
@@ -161,7 +161,7 @@ impl Cluster {
         ShardDuties::of(&self.map, holder, &self.members, FenceEpoch::INITIAL, false)
     }
 
-    /// Plans and hands over until nothing changes any more, and returns every move.
+    /// Plans and hands over until nothing changes. Returns every move.
     pub(crate) fn settle(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         for _ in 0..10_000 {
@@ -173,10 +173,10 @@ impl Cluster {
                 (false, _) => moves.extend(plan.moves),
             }
         }
-        panic!("the cluster does not come to rest");
+        panic!("the cluster does not settle");
     }
 
-    /// How many shards are meant for each member.
+    /// The number of targets per member.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts: BTreeMap<_, _> =
             self.members.iter().map(|one| (one.address().to_string(), 0)).collect();
@@ -188,7 +188,7 @@ impl Cluster {
         counts
     }
 
-    /// What shards bear on each member, by target.
+    /// The load per member, by target.
     pub(crate) fn burdens(&self) -> BTreeMap<String, u64> {
         let mut burdens = BTreeMap::new();
         let loads = self.loads.as_deref().unwrap_or_default();
@@ -199,7 +199,7 @@ impl Cluster {
         burdens
     }
 
-    /// By how many shards the fullest and the emptiest member differ.
+    /// The difference of the fullest and the emptiest member, in shards.
     pub(crate) fn spread(&self) -> u64 {
         let counts = self.counts();
         counts.values().max().unwrap() - counts.values().min().unwrap()

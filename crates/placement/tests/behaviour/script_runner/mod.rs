@@ -1,19 +1,19 @@
-//! Plays a story: every line that is not indented is something that happens.
+//! Runs scripts: every line that is not indented is a command.
 //!
-//! | line | what happens |
+//! | line | effect |
 //! |---|---|
-//! | `cluster shards=8 batch=2 …` | a cluster of no nodes, with that configuration |
-//! | `join a b`, `leave a`, `restart a`, `drain a`, `weight a 3` | nodes come and go |
-//! | `wait 500` | half a second passes |
-//! | `plan` | the plan is shown and not carried out |
-//! | `step` | the leader plans and writes |
+//! | `cluster shards=8 batch=2 …` | an empty cluster with that configuration |
+//! | `join a b`, `leave a`, `restart a`, `drain a`, `weight a 3` | membership changes |
+//! | `wait 500` | the clock advances by half a second |
+//! | `plan` | shows the plan without executing it |
+//! | `step` | the leader plans and writes the targets |
 //! | `hand-over`, `hand-over without a` | nodes release and claim |
-//! | `settle` | both, until nothing changes; prints how many moved for what reason |
-//! | `nodes` | what is meant for each node |
-//! | `shard 3` | what is known of a shard |
-//! | `move 3 a`, `pin 3`, `pin 3 a`, `unpin 3`, `freeze`, `thaw` | an operator asks |
-//! | `loads 5 1 1 40` | what shards bear from now on, the last number all others too |
-//! | `route user-1`, `route user-1 from a` | where a call of a gate, or of a node, goes |
+//! | `settle` | both, until nothing changes; counts the moves by reason |
+//! | `nodes` | the number of targets per node |
+//! | `shard 3` | the state of a shard |
+//! | `move 3 a`, `pin 3`, `pin 3 a`, `unpin 3`, `freeze`, `thaw` | a request of an operator |
+//! | `loads 5 1 1 40` | the shards' loads; the last number is for all others |
+//! | `route user-1`, `route user-1 from a` | the route of a call from a gate, or from a node |
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,12 +27,12 @@ use shardwright_placement::{
 use crate::support::{Cluster, node, shard};
 
 pub(crate) fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stories")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts")
 }
 
 pub(crate) fn check(name: &str) {
     let path = folder().join(format!("{name}.txt"));
-    let expected = std::fs::read_to_string(&path).expect("the story is there");
+    let expected = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
     let output = run(&expected);
     if std::env::var_os("UPDATE_SCRIPTS").is_some() {
         std::fs::write(&path, output).unwrap();
@@ -42,23 +42,23 @@ pub(crate) fn check(name: &str) {
     }
 }
 
-fn run(story: &str) -> String {
+fn run(script: &str) -> String {
     let mut cluster = Cluster::new(1);
     let mut output = String::new();
-    for line in story.lines().filter(|line| !line.starts_with("    ")) {
+    for line in script.lines().filter(|line| !line.starts_with("    ")) {
         writeln!(output, "{line}").unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         if line.starts_with('#') || words.is_empty() {
             continue;
         }
-        for answer in happen(&mut cluster, &words) {
+        for answer in execute(&mut cluster, &words) {
             writeln!(output, "    {answer}").unwrap();
         }
     }
     output
 }
 
-fn happen(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
+fn execute(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
     match words {
         ["cluster", settings @ ..] => *cluster = Cluster::with(config(settings)),
         ["join", names @ ..] => names.iter().for_each(|name| cluster.join(name)),
@@ -67,8 +67,8 @@ fn happen(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
         ["drain", name] => cluster.drain(name),
         ["weight", name, weight] => cluster.weigh(name, weight.parse().unwrap()),
         ["wait", millis] => cluster.pass(millis.parse().unwrap()),
-        ["plan"] => return sentences(&cluster.plan()),
-        ["step"] => return sentences(&cluster.step()),
+        ["plan"] => return shown(&cluster.plan()),
+        ["step"] => return shown(&cluster.step()),
         ["hand-over"] => return vec![format!("{} shards claimed", cluster.hand_over())],
         ["hand-over", "without", name] => {
             return vec![format!("{} shards claimed", cluster.hand_over_without(name))];
@@ -78,7 +78,7 @@ fn happen(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
             let counts = cluster.counts();
             return counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
         }
-        ["shard", number] => return vec![known(cluster, number.parse().unwrap())],
+        ["shard", number] => return vec![state(cluster, number.parse().unwrap())],
         ["loads", loads @ ..] => {
             let mut loads: Vec<u64> = loads.iter().map(|load| load.parse().unwrap()).collect();
             let last = *loads.last().unwrap();
@@ -106,7 +106,7 @@ fn operate(cluster: &mut Cluster, words: &[&str]) -> String {
         ["unpin", at] => ops::unpin(map, number(at)).map_err(|why| why.to_string()),
         ["freeze"] => ops::freeze(map, true).map_err(|why| why.to_string()),
         ["thaw"] => ops::freeze(map, false).map_err(|why| why.to_string()),
-        _ => panic!("nothing that can happen: {words:?}"),
+        _ => panic!("unknown command: {words:?}"),
     };
     match update {
         Ok(update) => {
@@ -139,19 +139,19 @@ fn config(settings: &[&str]) -> ClusterConfig {
             "stop-at-threshold" => config.stop_at_threshold = true,
             "strict" => config.strict = true,
             "pins-wait" => config.pin_policy = PinPolicy::Wait,
-            _ => panic!("no such setting: {name}"),
+            _ => panic!("unknown setting: {name}"),
         }
     }
     config
 }
 
-fn sentences(plan: &Plan) -> Vec<String> {
-    let mut sentences: Vec<String> = plan.moves.iter().map(ToString::to_string).collect();
-    sentences.extend(plan.notes.iter().map(ToString::to_string));
-    if sentences.is_empty() {
-        sentences.push("nothing to do".to_owned());
+fn shown(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = plan.moves.iter().map(ToString::to_string).collect();
+    lines.extend(plan.notes.iter().map(ToString::to_string));
+    if lines.is_empty() {
+        lines.push("nothing to do".to_owned());
     }
-    sentences
+    lines
 }
 
 fn summary(moves: &[Move]) -> Vec<String> {
@@ -159,11 +159,11 @@ fn summary(moves: &[Move]) -> Vec<String> {
     for one in moves {
         let what = match one.reason {
             MoveReason::FirstPlacement => "placed",
-            MoveReason::NodeGone => "left a node that is gone",
-            MoveReason::NodeDraining => "left a node that drains",
+            MoveReason::NodeGone => "left a dead node",
+            MoveReason::NodeDraining => "left a draining node",
             MoveReason::NotClaimed { .. } => "left a node that does not claim",
-            MoveReason::StillServed => "stayed where it is served",
-            MoveReason::PinnedHome => "went home",
+            MoveReason::StillServed => "stayed with its holder",
+            MoveReason::PinnedHome => "returned home",
             MoveReason::Spread { .. } => "moved to spread evenly",
             MoveReason::Load { .. } => "moved for its load",
         };
@@ -175,15 +175,15 @@ fn summary(moves: &[Move]) -> Vec<String> {
     counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect()
 }
 
-fn known(cluster: &Cluster, number: u64) -> String {
+fn state(cluster: &Cluster, number: u64) -> String {
     let info = cluster.map.info(shard(number)).unwrap();
-    let none = || "nobody".to_owned();
+    let none = || "none".to_owned();
     let target = info.target.map_or_else(none, ToString::to_string);
     let current = info.current.map_or_else(none, |one| one.address.to_string());
-    let fence = info.fence.map_or_else(|| "none".to_owned(), |fence| fence.to_string());
+    let fence = info.fence.map_or_else(none, |fence| fence.to_string());
     let flags: Vec<_> = info.flags.iter().map(ToString::to_string).collect();
     let flags = if flags.is_empty() { String::new() } else { format!(", {}", flags.join(", ")) };
-    format!("meant for {target}, held by {current}, fence {fence}{flags}")
+    format!("target {target}, holder {current}, fence {fence}{flags}")
 }
 
 fn route(cluster: &Cluster, id: &str, from: Option<&str>) -> String {
