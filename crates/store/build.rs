@@ -1,4 +1,4 @@
-//! Compiles what we say to etcd, without the program `protoc`.
+//! Compiles the etcd protocol without the program `protoc`.
 
 #[cfg(feature = "etcd")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,6 +1,6 @@
-//! Commits per second on a single etcd that forces what it writes to the disk: plain
-//! compare-and-swap of one key in one request, beside commits of the store that expect something
-//! of three keys and write one of them, with the same number of callers and the same client.
+//! Commits per second on a single etcd that syncs its writes. It compares a plain compare-and-swap
+//! of one key per request with commits of the store that expect three keys and write one of them.
+//! Both have the same client and the same number of callers.
 //!
 //! `cargo bench -p shardwright-store --features test-support --bench etcd_commits`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "it measures and prints")]
@@ -19,14 +19,14 @@ const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_secs(2);
 const VALUE: Bytes = Bytes::from_static(&[7; 512]);
 
-/// What one measurement has found.
+/// The result of one measurement.
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,
     p99: Duration,
 }
 
-/// Calls made one after the other until the time is over, with how long each took.
+/// Calls in sequence until the time is over, with the duration of each.
 async fn repeat<F: Future<Output = Revision>>(
     mut call: impl FnMut(Revision) -> F,
 ) -> Vec<Duration> {
@@ -120,7 +120,7 @@ async fn run() {
     println!("callers  plain/s  p99 ms  fenced/s  p99 ms  ratio   (medians of {ROUNDS})");
     for callers in CALLERS {
         let (mut plains, mut fences) = (Vec::new(), Vec::new());
-        // Taking turns, so that whatever else the machine does meets both.
+        // Alternating, so that other load on the machine affects both.
         for round in 0..ROUNDS {
             plains.push(plain(&operator, callers, round).await);
             fences.push(fenced(&store, gate, callers, round).await);

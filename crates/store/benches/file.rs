@@ -1,8 +1,8 @@
-//! Durable commits per second of the store in a folder, beside what the disk can do.
+//! Durable commits per second of the file store, compared with the disk.
 //!
-//! A commit has three expectations and one put of 300 bytes. Run with `cargo bench -p
-//! shardwright-store`, and with `-- 256` for that number of callers alone; the folder is made where
-//! `TMPDIR` says.
+//! A commit has three expectations and one put of 300 bytes. Run it with `cargo bench -p
+//! shardwright-store`, or with `-- 256` for that number of callers only. `TMPDIR` chooses the
+//! folder.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench that fails panics")]
 
@@ -20,7 +20,7 @@ const ROUNDS: usize = 3;
 const SHARDS: usize = 10_000;
 
 fn main() {
-    // Test runners call every bench with this to see whether it starts.
+    // Test runners start every bench with this argument.
     if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
         return;
     }

@@ -14,10 +14,10 @@ use crate::etcd::{EtcdAccess, EtcdAccessError, EtcdStore};
 use crate::file::{self, FileOptions, FileStore};
 use crate::memory::MemoryStore;
 
-/// Where this machine keeps things if the store is elsewhere.
+/// The folder of this machine if the store is elsewhere.
 const STATE_FOLDER: &str = ".shardwright";
 
-/// Which store. The default is a file store in `.shardwright`.
+/// The address of a store. The default is a file store in `.shardwright`.
 ///
 /// | text | store |
 /// |---|---|
@@ -29,7 +29,7 @@ const STATE_FOLDER: &str = ".shardwright";
 pub enum StoreAddress {
     /// A folder of this machine.
     File(PathBuf),
-    /// This process.
+    /// The memory of this process.
     Memory,
     /// An etcd cluster.
     #[cfg(feature = "etcd")]
@@ -72,8 +72,8 @@ pub async fn connect(url: &str) -> Result<AnyStore, ConnectError> {
 }
 
 impl StoreAddress {
-    /// Opens the store. On etcd all keys begin with the namespace, if there is one, and with
-    /// `shardwright/` otherwise; other stores have no namespace.
+    /// Opens the store. On etcd all keys begin with the namespace, or with `shardwright/` by
+    /// default. Other stores have no namespace.
     #[cfg_attr(not(feature = "etcd"), allow(clippy::unused_async, reason = "etcd connects"))]
     pub async fn connect(&self, namespace: Option<&str>) -> Result<AnyStore, ConnectError> {
         #[cfg(not(feature = "etcd"))]
@@ -96,7 +96,7 @@ impl StoreAddress {
         }
     }
 
-    /// The same store, if it is an etcd with this access to it.
+    /// Sets the access options of an etcd cluster. Other addresses stay unchanged.
     #[cfg(feature = "etcd")]
     #[must_use]
     pub fn with_access(mut self, given: EtcdAccess) -> Self {
@@ -106,7 +106,7 @@ impl StoreAddress {
         self
     }
 
-    /// The folder of this machine that holds the state, if one does.
+    /// The folder that holds the state, for a file store.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match self {
@@ -115,13 +115,20 @@ impl StoreAddress {
         }
     }
 
-    /// The folder of this machine for what belongs to runs but is not in the store.
+    /// The local folder for files that belong to runs and are not in the store.
     #[must_use]
     pub fn state_folder(&self) -> &Path {
         self.folder().unwrap_or(Path::new(STATE_FOLDER))
     }
 
-    /// Whether other machines may work on it as well.
+    /// Whether a file store was created in the folder. Other stores always exist.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        // A link without a target counts: opening it reports the error.
+        self.folder().is_none_or(|folder| folder.join(file::DATABASE).symlink_metadata().is_ok())
+    }
+
+    /// Whether other machines can use the store.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         !matches!(self, Self::File(_) | Self::Memory)
@@ -173,13 +180,14 @@ impl FromStr for StoreAddress {
             .or_else(|| text.strip_prefix("etcds://").map(|members| ("https", members)))
         else {
             let known = "`file:FOLDER`, `memory:`, `etcd://HOST:PORT` or `etcds://HOST:PORT`";
-            return Err(format!("`{text}` is no store; there are {known}"));
+            // The text may contain a password. Then the error does not repeat it.
+            let shown = if text.contains(['@', '?', '#']) { "this" } else { text };
+            return Err(format!("`{shown}` is no store URL; use {known}"));
         };
-        let members: Vec<&str> = members.trim_end_matches('/').split(',').collect();
-        if members.iter().any(|member| member.contains('@')) {
-            // Not repeated: it may hold a password.
+        if members.contains(['@', '?', '#']) {
             return Err("a store URL names hosts; pass user and password as options".to_owned());
         }
+        let members: Vec<&str> = members.trim_end_matches('/').split(',').collect();
         if members.iter().any(|member| member.is_empty()) {
             return Err(format!("`{text}` names no host"));
         }
@@ -225,12 +233,14 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_refused_and_not_repeated() {
-        let refused = "etcd://me:SECRET@a:1".parse::<StoreAddress>().unwrap_err();
-        assert!(!refused.contains("SECRET"), "{refused}");
+        for url in ["etcd://me:SECRET@a:1", "etcd://a:1?p=SECRET", "http://me:SECRET@a:1"] {
+            let refused = url.parse::<StoreAddress>().unwrap_err();
+            assert!(!refused.contains("SECRET"), "{refused}");
+        }
     }
 
     #[tokio::test]
-    async fn a_file_url_opens_a_store_that_is_erased_once() {
+    async fn a_file_url_opens_a_store() {
         use crate::store::Store;
         let folder = tempfile::tempdir().unwrap();
         let store = connect(&format!("file:{}", folder.path().display())).await.unwrap();

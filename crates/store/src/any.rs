@@ -1,4 +1,4 @@
-//! A store whose engine is chosen at run time.
+//! A store whose implementation is chosen at run time.
 
 use std::any::Any;
 use std::fmt;
@@ -31,13 +31,6 @@ impl AnyStore {
             Some(erased) => erased.clone(),
             None => Self { store: Arc::new(store) },
         }
-    }
-
-    /// The store behind it, if it is of this type.
-    #[must_use]
-    pub fn downcast_ref<S: Store>(&self) -> Option<&S> {
-        let store: &dyn Any = &*self.store;
-        store.downcast_ref()
     }
 }
 
@@ -84,7 +77,7 @@ impl Store for AnyStore {
 type Boxed<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 /// [`Store`] in the form that a trait object needs. Every store has it.
-trait Erased: Any + Send + Sync {
+trait Erased: Send + Sync {
     fn load_boxed<'a>(&'a self, keys: &'a [Key]) -> Boxed<'a, Snapshot, StoreError>;
     fn scan_boxed<'a>(
         &'a self,

@@ -1,27 +1,27 @@
-//! Group commit: commits that wait at the same moment go to the engine together.
+//! Group commit: the batcher sends waiting commits to the engine in one batch.
 //!
-//! Callers queue in the order in which they arrive, and each then leads if there is no leader: it
-//! takes as many from the front as may go together and has the engine start them. So a single
-//! caller commits on its own thread, and there is no task of the batcher that could die. When a
-//! leader has its own answer and others still wait, it wakes the first of them. When a batch is
-//! over that was carried out elsewhere, the engine starts the next.
+//! Callers queue in order of arrival. A caller leads if there is no leader: it takes as many
+//! commits from the front as fit together, and starts them on the engine. A single caller thus
+//! commits on its own thread, and no task of the batcher can die. A leader that has its own answer
+//! wakes the first of the callers that still wait. When a batch that ran elsewhere is done, the
+//! engine starts the next.
 //!
-//! No caller leads while it waits for something, so that no caller holds up the others, whether it
-//! is slow, goes away, or is never polled again. In that last case the wake-up is lost, and the
-//! queue stands still until the next caller comes or [`Batcher::start_waiting`] is called. So
-//! a leader of an engine that decides elsewhere wakes no caller: it starts all that can be started.
+//! A caller never leads while it waits, so a slow, cancelled or unpolled caller does not block the
+//! others. A caller that is never polled again loses its wake-up. Then the queue stands still until
+//! the next caller arrives or [`Batcher::start_waiting`] is called. So the leader of an engine that
+//! decides elsewhere wakes no caller: it starts everything that can be started.
 //!
-//! An engine may carry out several batches at a time. The next is started beside others only if at
-//! least as many wait for it as are under way: a request costs a server as much as dozens of
-//! commits do, so a few do better to go with those who come back when a large batch is over. Of a
-//! batch that takes unusually long the engine says so, and it does not count any more.
+//! An engine may run several batches at a time. The batcher starts one beside others only if it has
+//! at least as many commits as are in flight. A request costs a server as much as dozens of
+//! commits, so a few commits do better to join the next large batch. A batch that the engine
+//! reports as stalled no longer counts as in flight.
 //!
-//! Two commits go together only if neither writes what the other looks at or writes. Engines judge
-//! all commits of a batch against the state before it, so two that exclude each other would both
-//! pass. A commit that clashes closes the batch and is the first of the next one. None overtakes
+//! Two commits share a batch only if neither writes a key that the other expects or writes. Engines
+//! judge all commits of a batch against the state before it, so two that exclude each other would
+//! both pass. A conflicting commit closes the batch and starts the next one. No commit overtakes
 //! another.
 //!
-//! What a caller that goes away has queued is left out, or runs to its end unheard.
+//! A commit whose caller is dropped is skipped, or runs to its end without a receiver.
 
 mod queue;
 #[cfg(test)]
@@ -41,16 +41,16 @@ use crate::commit::Commit;
 use crate::error::{CommitError, Fault, FaultKind};
 use crate::store::Revision;
 
-/// How much a batch carries.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchSize {
-    /// Commits.
+    /// The number of commits.
     pub(crate) commits: usize,
-    /// Expectations and writes of all commits.
+    /// The expectations and writes of all commits.
     pub(crate) operations: usize,
-    /// The most expectations, or writes, that one commit has.
+    /// The largest number of expectations, or of writes, of one commit.
     pub(crate) longest: usize,
-    /// Bytes of all keys and values.
+    /// The bytes of all keys and values.
     pub(crate) bytes: usize,
 }
 
@@ -64,27 +64,28 @@ impl BatchSize {
     }
 }
 
-/// What carries batches out.
+/// The store's side of a batcher: it applies batches.
 pub(crate) trait BatchEngine: Send + Sync + 'static {
-    /// Whether a batch of this size may be sent. One commit alone is always sent.
+    /// Whether a batch of this size fits. A single commit is always sent.
     fn fits(&self, size: &BatchSize) -> bool;
 
-    /// How many batches may be under way at the same time.
+    /// The largest number of batches in flight.
     fn in_flight(&self) -> usize;
 
-    /// Whether batches are decided where they are started. Then a caller with its own answer leads
-    /// no further, because it would do the work of others; and a thread with a clock has to call
-    /// [`Batcher::start_waiting`] now and then.
+    /// Whether `start` decides a batch before it returns. Then a leader stops once it has its own
+    /// answer, because it would do the work of others. A thread with a clock has to call
+    /// [`Batcher::start_waiting`] regularly.
     fn decides_in_start(&self) -> bool;
 
-    /// Carries a batch out, at once or somewhere else, but without waiting for anything but a disk.
+    /// Applies a batch, inside the call or elsewhere. The call may wait for a disk and for nothing
+    /// else.
     ///
-    /// What waits longer moves the batch to a task or a thread. The caller that happens to lead may
-    /// go away at any time, so nothing of the batch may depend on it.
+    /// An engine that waits longer moves the batch to a task or a thread. The batch must not depend
+    /// on the caller that leads, because that caller may be dropped at any time.
     fn start(self: &Arc<Self>, batch: CommitBatch);
 }
 
-/// Puts commits together for an engine.
+/// Joins commits into batches for an engine.
 pub(crate) struct Batcher<E> {
     core: Arc<Core<E>>,
 }
@@ -94,20 +95,20 @@ struct Core<E> {
     queue: Queue,
 }
 
-/// What a batch comes back to.
+/// Receives the end of a batch.
 trait BatchOwner: Send + Sync {
-    /// A batch of so many is over; these of its members are to be sent again.
-    fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>);
+    /// A batch with `commits` counted commits is done. The members in `again` are sent again.
+    fn finished(self: Arc<Self>, commits: usize, again: Vec<Member>);
 
-    /// So many commits that are under way are not worth waiting for.
-    fn excuse(self: Arc<Self>, commits: usize);
+    /// Stops counting `commits` commits as in flight, because their batch has stalled.
+    fn discount(self: Arc<Self>, commits: usize);
 
-    /// Has a caller see whether something can be started.
+    /// Wakes a caller, which starts a batch if one can be started.
     fn wake_up(self: Arc<Self>);
 }
 
 impl<E: BatchEngine> Batcher<E> {
-    /// Serves an engine.
+    /// A batcher for an engine.
     pub(crate) fn new(engine: Arc<E>) -> Self {
         Self { core: Arc::new(Core { engine, queue: Queue::default() }) }
     }
@@ -118,17 +119,16 @@ impl<E: BatchEngine> Batcher<E> {
         &self.core.engine
     }
 
-    /// Commits, perhaps together with others. If the future is dropped, the commit may or may not
-    /// happen.
+    /// Commits, perhaps in a batch with others. If the future is dropped, the outcome is unknown.
     pub(crate) async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         let (sender, mut reply) = oneshot::channel();
         let mut member = Some(Member::new(commit, sender));
-        let has_company = poll_fn(|context| {
+        let has_others = poll_fn(|context| {
             let member = member.take();
             Poll::Ready(member.is_some_and(|it| self.core.queue.join(it, context.waker())))
         });
-        if has_company.await {
-            // Others commit as well. Those that are ready to run may come along.
+        if has_others.await {
+            // Other callers commit as well. Those that are ready to run may join the batch.
             let_others_run().await;
         }
         self.core.lead(Some(&reply));
@@ -145,8 +145,8 @@ impl<E: BatchEngine> Batcher<E> {
         }
     }
 
-    /// Starts what waits and could be under way. Callers do so themselves; this is for a
-    /// thread with a clock, so that a caller that is never polled again does not block others.
+    /// Starts the batches that can be started. Callers do so themselves. This call is for a thread
+    /// with a clock, so that a caller that is never polled again does not block others.
     pub(crate) fn start_waiting(&self) {
         self.core.lead(None);
     }
@@ -157,12 +157,12 @@ impl<E: BatchEngine> Core<E> {
     fn lead(self: &Arc<Self>, own: Option<&oneshot::Receiver<Reply>>) {
         let is_answered = || own.is_some_and(|own| !own.is_empty());
         let is_done = || self.engine.decides_in_start() && is_answered();
-        // Others have just come and will lead when they have let others join them; who has its
-        // answer already would only break up their batch.
+        // Callers that have just arrived lead after a yield. A leader that already has its answer
+        // would only split their batch.
         if is_answered() || !self.queue.begin() {
             return;
         }
-        let mut leading = Leading { core: self, given_up: false };
+        let mut leading = Leading { core: self, ended: false };
         let slots = self.slots();
         let fits = |size: &BatchSize| self.engine.fits(size);
         while let Some(members) = self.queue.next_batch(slots, &fits) {
@@ -172,7 +172,7 @@ impl<E: BatchEngine> Core<E> {
                 return;
             }
         }
-        leading.given_up = true;
+        leading.ended = true;
     }
 
     fn slots(&self) -> usize {
@@ -181,13 +181,13 @@ impl<E: BatchEngine> Core<E> {
 }
 
 impl<E: BatchEngine> BatchOwner for Core<E> {
-    fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>) {
+    fn finished(self: Arc<Self>, commits: usize, again: Vec<Member>) {
         self.queue.release(commits, again);
         self.lead(None);
     }
 
-    fn excuse(self: Arc<Self>, commits: usize) {
-        self.queue.excuse(commits);
+    fn discount(self: Arc<Self>, commits: usize) {
+        self.queue.discount(commits);
         self.lead(None);
     }
 
@@ -197,28 +197,28 @@ impl<E: BatchEngine> BatchOwner for Core<E> {
     }
 }
 
-/// Leadership, until this is dropped. Then another caller may lead, if any waits.
+/// Leadership, until this is dropped. Then another waiting caller may lead.
 struct Leading<'c, E: BatchEngine> {
     core: &'c Arc<Core<E>>,
-    given_up: bool,
+    ended: bool,
 }
 
 impl<E: BatchEngine> Drop for Leading<'_, E> {
     fn drop(&mut self) {
-        if !self.given_up {
+        if !self.ended {
             self.core.queue.end();
             Arc::clone(self.core).wake_up();
         }
     }
 }
 
-/// Asks a caller to lead. If the caller goes away before it does, the next one is asked.
+/// Wakes a caller to lead. If the caller is dropped before it does, the next one is woken.
 struct LeaderWakeUp {
     owner: Option<Arc<dyn BatchOwner>>,
 }
 
 impl LeaderWakeUp {
-    /// It was heard, or never said.
+    /// The wake-up was received, or is not needed.
     fn cancel(mut self) {
         self.owner = None;
     }
@@ -250,38 +250,38 @@ impl<E> fmt::Debug for Batcher<E> {
     }
 }
 
-/// Commits that go to the engine together; no two of them clash.
+/// Commits that the engine gets together. No two of them conflict.
 ///
-/// A batch that is dropped without an answer answers all its callers that the outcome is unknown.
+/// Dropping a batch without an answer reports an unknown outcome to its callers.
 #[must_use = "callers wait for the answer"]
 pub(crate) struct CommitBatch {
     members: Vec<Member>,
-    /// How many commits of it count as under way.
+    /// The number of commits that count as in flight.
     counted: AtomicUsize,
     again: Vec<Member>,
     owner: Arc<dyn BatchOwner>,
 }
 
 impl CommitBatch {
-    /// The commits, in the order in which they came.
+    /// The commits, in order of arrival.
     pub(crate) fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
     }
 
-    /// How long the one that came first has waited.
+    /// The waiting time of the first commit.
     #[must_use]
     pub(crate) fn waited(&self) -> Duration {
         let waited = self.members.iter().map(|member| member.since.elapsed());
         waited.max().unwrap_or_default()
     }
 
-    /// It takes unusually long: later callers do not wait for it if there is another way.
-    pub(crate) fn stalls(&self) {
+    /// Reports a stalled batch. Later callers do not wait for it if another batch can be started.
+    pub(crate) fn report_stall(&self) {
         let counted = self.counted.swap(0, Ordering::Relaxed);
-        Arc::clone(&self.owner).excuse(counted);
+        Arc::clone(&self.owner).discount(counted);
     }
 
-    /// Answers each commit, in their order.
+    /// Answers each commit, in the same order.
     pub(crate) fn finish(
         mut self,
         results: impl IntoIterator<Item = Result<Revision, CommitError>>,
@@ -292,8 +292,8 @@ impl CommitBatch {
         }
     }
 
-    /// Answers the commits that are decided, in their order, and ends the batch. The others are
-    /// answered apart, and no caller waits for them.
+    /// Answers the decided commits in their order and ends the batch. The rest are answered later,
+    /// and no other caller waits for them.
     pub(crate) fn part(
         mut self,
         decided: impl IntoIterator<Item = Option<Result<Revision, CommitError>>>,
@@ -309,15 +309,15 @@ impl CommitBatch {
         Undecided { members }
     }
 
-    /// Answers all commits alike.
+    /// Answers all commits with the same error.
     pub(crate) fn fail(mut self, error: &CommitError) {
         for member in self.members.drain(..) {
             member.answer(Err(error.clone()));
         }
     }
 
-    /// The engine has applied none of the commits, for a reason that one of them has. If there is
-    /// only one, that is its answer; else each is sent again, alone.
+    /// The engine applied nothing, because of one of the commits. A single commit gets the error.
+    /// Otherwise each commit is sent again in a batch of its own.
     pub(crate) fn refuse(mut self, error: CommitError) {
         if self.members.len() > 1 {
             self.again = std::mem::take(&mut self.members);
@@ -333,7 +333,7 @@ impl Drop for CommitBatch {
             member.answer(Err(interrupted()));
         }
         let counted = self.counted.load(Ordering::Relaxed);
-        Arc::clone(&self.owner).welcome(counted, std::mem::take(&mut self.again));
+        Arc::clone(&self.owner).finished(counted, std::mem::take(&mut self.again));
     }
 }
 
@@ -343,21 +343,21 @@ impl fmt::Debug for CommitBatch {
     }
 }
 
-/// Commits of a batch that is over, whose callers still wait.
+/// Commits of a finished batch that still have no answer.
 ///
-/// If they are dropped without an answer, the callers hear that the outcome is unknown.
+/// Dropping them reports an unknown outcome to their callers.
 #[must_use = "callers wait for the answer"]
 pub(crate) struct Undecided {
     members: Vec<Member>,
 }
 
 impl Undecided {
-    /// The commits, in the order in which they came.
+    /// The commits, in order of arrival.
     pub(crate) fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
     }
 
-    /// Answers each commit, in their order.
+    /// Answers each commit, in the same order.
     pub(crate) fn finish(
         mut self,
         results: impl IntoIterator<Item = Result<Revision, CommitError>>,
@@ -387,7 +387,7 @@ fn interrupted() -> CommitError {
     CommitError::Unknown(Fault::new(FaultKind::Other, message))
 }
 
-/// Lets the executor run what else is ready, once.
+/// Yields once to the executor.
 async fn let_others_run() {
     let mut ran = false;
     poll_fn(|context| {

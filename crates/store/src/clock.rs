@@ -1,16 +1,16 @@
-//! The clock that sessions live by.
+//! The clock of sessions.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A clock that only runs forward. Its zero means nothing.
+/// A monotonic clock with an arbitrary zero.
 pub trait SessionClock: Send + Sync + 'static {
-    /// How long it has run.
+    /// The time since the clock's zero.
     fn now(&self) -> Duration;
 }
 
-/// The clock of the machine: the same in all its processes, and standing still while it sleeps,
-/// as they do. It restarts with the machine.
+/// The monotonic clock of the machine. All processes read the same time. It stops while the machine
+/// is suspended, and restarts with the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineClock;
 
@@ -22,12 +22,12 @@ impl SessionClock for MachineClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when [`ManualClock::advance`] is called.
 #[derive(Debug, Default)]
 pub struct ManualClock(Mutex<Duration>);
 
 impl ManualClock {
-    /// Starts at zero.
+    /// A clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -6,37 +6,37 @@ use crate::key::Key;
 use crate::limits::{LimitExceeded, StoreLimits};
 use crate::store::{Revision, SessionId};
 
-/// What must be true of a key.
+/// The required state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expect {
-    /// It is not there.
+    /// The key does not exist.
     Absent,
-    /// It is there, and was last written at this revision.
+    /// The key exists and was last written at this revision.
     At(Revision),
 }
 
-/// A key and what must be true of it.
+/// A key and its required state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expectation {
     /// The key.
     pub key: Key,
-    /// What must be true.
+    /// Its required state.
     pub expect: Expect,
 }
 
-/// One key's change.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The key gets a value; if it belongs to a session, only for as long as that lives.
+    /// Sets a value. With a session, the store deletes the key when the session ends.
     Put {
         /// The key.
         key: Key,
         /// Its new value.
         value: Bytes,
-        /// The session that it goes with.
+        /// The session that the key belongs to.
         session: Option<SessionId>,
     },
-    /// The key goes away, if it is there.
+    /// Deletes the key, if it exists.
     Delete {
         /// The key.
         key: Key,
@@ -60,8 +60,8 @@ impl Write {
     }
 }
 
-/// Expectations and writes: if all of the first are true, all of the second happen, at one
-/// revision; else none. A clone is free, so that a sender can keep what it may have to send again.
+/// Expectations and writes. If all expectations hold, all writes are applied at one revision.
+/// Otherwise none is. A clone shares the parts, so a sender can keep a commit to resend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     parts: Arc<Parts>,
@@ -74,18 +74,18 @@ struct Parts {
 }
 
 impl Commit {
-    /// Starts with nothing.
+    /// An empty builder.
     pub const fn builder() -> CommitBuilder {
         CommitBuilder { expectations: Vec::new(), writes: Vec::new(), vouched: false }
     }
 
-    /// What must be true.
+    /// The required states of keys.
     #[must_use]
     pub fn expectations(&self) -> &[Expectation] {
         &self.parts.expectations
     }
 
-    /// What then happens.
+    /// The writes.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.parts.writes
@@ -99,7 +99,7 @@ impl Commit {
         compared + self.writes().iter().map(Write::bytes).sum::<usize>()
     }
 
-    /// Whether a store with these limits takes the commit.
+    /// Checks the size against the limits of a store.
     pub fn check(&self, limits: &StoreLimits) -> Result<(), LimitExceeded> {
         let longest = |keys: &mut dyn Iterator<Item = &Key>| {
             keys.map(|key| key.as_bytes().len()).max().unwrap_or_default()
@@ -111,14 +111,15 @@ impl Commit {
         LimitExceeded::check("bytes", self.bytes(), limits.bytes)
     }
 
-    /// Every key that is expected something of or written, in no order and perhaps twice.
+    /// Every key that the commit expects or writes, in no particular order. A key that is both
+    /// occurs twice.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         let expected = self.expectations().iter().map(|expected| &expected.key);
         expected.chain(self.writes().iter().map(Write::key))
     }
 }
 
-/// Puts a [`Commit`] together.
+/// Builds a [`Commit`].
 #[derive(Clone, Debug)]
 #[must_use = "a commit is not built until `build` is called"]
 pub struct CommitBuilder {
@@ -128,15 +129,15 @@ pub struct CommitBuilder {
 }
 
 impl CommitBuilder {
-    /// Expects something of a key.
+    /// Requires a state of a key.
     pub fn expect(mut self, key: Key, expect: Expect) -> Self {
         self.expectations.push(Expectation { key, expect });
         self
     }
 
-    /// Expects something of a key that is not written here, and vouches that applying the commit
-    /// twice while this is true does no harm. Without a guard, a commit has to write one of the
-    /// keys it expects something of.
+    /// Requires a state of a key that the commit does not write. With a guard, the caller promises
+    /// that applying the commit twice is harmless while the guard holds. Without one, a commit must
+    /// write a key that it expects.
     pub fn guard(mut self, key: Key, expect: Expect) -> Self {
         self.vouched = true;
         self.expect(key, expect)
@@ -153,18 +154,18 @@ impl CommitBuilder {
         self.write(Write::Put { key, value: value.into(), session: None })
     }
 
-    /// Writes a value that goes away with a session.
+    /// Writes a value that the store deletes when the session ends.
     pub fn put_in_session(self, key: Key, value: impl Into<Bytes>, session: SessionId) -> Self {
         self.write(Write::Put { key, value: value.into(), session: Some(session) })
     }
 
-    /// Takes a key away.
+    /// Deletes a key.
     pub fn delete(self, key: Key) -> Self {
         self.write(Write::Delete { key })
     }
 
-    /// The commit, unless it has no unambiguous meaning, or could be applied twice by a request
-    /// that comes late.
+    /// Builds the commit. It is rejected if it is ambiguous, or if a late duplicate could apply it
+    /// twice.
     pub fn build(self) -> Result<Commit, CommitShapeError> {
         let Self { expectations, writes, vouched } = self;
         if writes.is_empty() {
@@ -181,8 +182,8 @@ impl CommitBuilder {
     }
 }
 
-/// Keys in their order, if none is there twice; else that one. Most commits have so few that a list
-/// is quicker than a tree.
+/// Sorts keys, or returns one that occurs twice. Most commits have so few keys that a list is
+/// faster than a tree.
 fn sorted<'k>(keys: impl Iterator<Item = &'k Key>) -> Result<Vec<&'k Key>, Key> {
     let mut keys: Vec<&Key> = keys.collect();
     keys.sort_unstable();
@@ -193,7 +194,7 @@ fn sorted<'k>(keys: impl Iterator<Item = &'k Key>) -> Result<Vec<&'k Key>, Key> 
     }
 }
 
-/// Why a commit is refused before any store sees it.
+/// Why a commit cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitShapeError {
     /// It writes nothing.
@@ -202,11 +203,11 @@ pub enum CommitShapeError {
     /// It writes a key twice.
     #[error("a commit writes {0} twice")]
     WrittenTwice(Key),
-    /// It expects two things of a key.
-    #[error("a commit expects two things of {0}")]
+    /// It has two expectations of one key.
+    #[error("a commit has two expectations of {0}")]
     ExpectedTwice(Key),
     /// It could be applied twice.
-    #[error("a commit neither writes a key that it expects something of, nor has a guard")]
+    #[error("a commit writes none of the keys that it expects, and has no guard")]
     Repeatable,
 }
 
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_without_one_meaning_is_refused() {
+    fn an_ambiguous_commit_is_refused() {
         assert_eq!(Commit::builder().build(), Err(CommitShapeError::Empty));
         let only_expects = Commit::builder().expect(key("a"), Expect::Absent);
         assert_eq!(only_expects.build(), Err(CommitShapeError::Empty));
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_checked_at_their_edge() {
+    fn limits_are_inclusive() {
         let commit = writes("abc").delete(key("b")).build().unwrap();
         let fits = StoreLimits { expectations: 1, writes: 2, key_bytes: 3, bytes: 12 };
         assert_eq!(commit.bytes(), 12);

@@ -1,12 +1,11 @@
-//! What every store must do, as scenarios that any store can run.
+//! The behaviour that every store must have, as scenarios.
 //!
 //! A store under test implements [`Harness`] and calls the macro
-//! [`store_conformance_suite!`](crate::store_conformance_suite), which makes one test of each
-//! scenario. Scenarios use the trait [`Store`] only, and keep to keys of their own, so they can
-//! share one store. A scenario that fails panics with what it saw.
+//! [`store_conformance_suite!`](crate::store_conformance_suite), which makes one test per scenario.
+//! A scenario uses only the trait [`Store`] and keys of its own, so scenarios can share one store.
+//! A scenario that fails panics.
 //!
-//! The suite says what is the same everywhere. What a store adds (faults, recovery, damage) it
-//! tests by itself.
+//! The suite covers what all stores share. Each store tests its own faults, recovery and damage.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -33,43 +32,43 @@ use crate::{
     Store, StoreRange, Versioned, WatchError,
 };
 
-/// Something that runs beside others.
+/// A task that runs beside others.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A store under test.
 pub trait Harness: Sync {
-    /// How it is spoken to.
+    /// The type of its clients.
     type Store: Store;
 
-    /// A client; each call gives one of its own, as another process would have it.
+    /// A new client, as another process would have.
     fn client(&self) -> impl Future<Output = Self::Store> + Send;
 
-    /// What all keys of the scenario begin with, and no others.
+    /// The prefix of all keys of the scenario, and of no other keys.
     fn prefix(&self) -> Vec<u8>;
 
-    /// How long the sessions of the scenario last.
+    /// The TTL of the scenario's sessions.
     fn ttl(&self) -> Duration;
 
-    /// Lets time pass for sessions.
+    /// Advances the clock of sessions.
     fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Has the store forget what was before a moment. Tells whether it can.
+    /// Compacts the history before a revision. Returns false if the store cannot.
     fn compact(&self, before: Revision) -> impl Future<Output = bool> + Send;
 
-    /// How many change sets a reader of a watch may be behind; at least 256.
+    /// How many change sets a reader of a watch may lag: at least 256.
     fn watch_capacity(&self) -> usize;
 
-    /// Waits a little, between two looks at the same thing.
+    /// Waits briefly between two polls.
     fn pause(&self) -> impl Future<Output = ()> + Send;
 
-    /// Runs all to their ends, at the same time.
+    /// Runs all tasks concurrently until all are done.
     fn run_together(&self, tasks: Vec<Task>) -> impl Future<Output = ()> + Send;
 }
 
-/// How long a scenario waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a scenario waits for an expected event.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One client and the keys of a scenario, with shorthand for what scenarios do all the time.
+/// One client and the keys of a scenario, with shorthands.
 pub struct Space<'h, H: Harness> {
     harness: &'h H,
     store: Arc<H::Store>,
@@ -77,7 +76,7 @@ pub struct Space<'h, H: Harness> {
 }
 
 impl<'h, H: Harness> Space<'h, H> {
-    /// A space of its own.
+    /// A space with a new client.
     pub async fn new(harness: &'h H) -> Self {
         Self { harness, store: Arc::new(harness.client().await), prefix: harness.prefix() }
     }
@@ -110,7 +109,7 @@ impl<'h, H: Harness> Space<'h, H> {
         Some(String::from_utf8(found.value.to_vec()).unwrap())
     }
 
-    /// What to expect of a key so that it can be written.
+    /// The expectation with which the key can be written now.
     async fn expect_now(&self, name: impl AsRef<[u8]>) -> Expect {
         self.get(name).await.map_or(Expect::Absent, |found| Expect::At(found.revision))
     }
@@ -146,15 +145,15 @@ impl<'h, H: Harness> Space<'h, H> {
 
     /// Waits until a key is gone.
     async fn until_gone(&self, name: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.get(name).await.is_some() {
-            assert!(Instant::now() < deadline, "{name} is still there");
+            assert!(Instant::now() < deadline, "{name} still exists");
             self.harness.pause().await;
         }
     }
 }
 
-/// Reads a watch, but not for ever.
+/// Reads a watch with a timeout.
 struct Watcher<'h, H> {
     harness: &'h H,
     changes: Changes,
@@ -163,7 +162,7 @@ struct Watcher<'h, H> {
 
 impl<H: Harness> Watcher<'_, H> {
     async fn next(&mut self) -> Result<ChangeSet, WatchError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut next = pin!(self.changes.next());
         loop {
             let mut pause = pin!(self.harness.pause());
@@ -180,7 +179,7 @@ impl<H: Harness> Watcher<'_, H> {
         }
     }
 
-    /// The next changes, as names without the scenario's prefix and the values as text.
+    /// The next changes, as names without the prefix and values as text.
     async fn names(&mut self) -> (Revision, Vec<(String, Option<String>)>) {
         let set = self.next().await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -202,65 +201,65 @@ fn gone(name: &str) -> (String, Option<String>) {
     (name.to_owned(), None)
 }
 
-/// Makes one test of each scenario.
+/// Makes one test per scenario.
 ///
-/// `$harness` makes a harness, and `$block_on` runs a future to its end.
+/// `$harness` creates a harness, and `$block_on` runs a future to its end.
 #[macro_export]
 macro_rules! store_conformance_suite {
     ($harness:expr, $block_on:expr) => {
         $crate::store_conformance_suite! { @tests $harness, $block_on,
             commits::{
-                what_was_put_is_loaded_in_the_order_asked_for,
-                absent_means_that_nothing_is_there,
-                a_revision_means_that_nothing_has_changed,
-                all_writes_happen_or_none,
-                a_conflict_shows_what_is_there_in_the_order_expected,
-                revisions_rise_and_belong_to_what_they_wrote,
-                what_is_not_there_can_be_deleted,
-                values_may_be_empty_and_keys_may_be_any_bytes,
-                a_commit_at_the_limits_passes_and_one_beyond_does_not,
+                load_returns_values_in_the_order_of_its_keys,
+                expected_absence_requires_that_the_key_does_not_exist,
+                expected_revision_requires_the_last_write,
+                writes_are_all_or_nothing,
+                conflict_returns_values_in_the_order_of_expectations,
+                revisions_rise_and_match_the_written_keys,
+                a_missing_key_can_be_deleted,
+                values_may_be_empty_and_keys_any_bytes,
+                commit_limits_are_inclusive,
                 two_clients_see_each_other,
             }
             scans::{
                 keys_are_ordered_as_bytes,
                 a_range_has_its_start_and_not_its_end,
                 a_prefix_of_highest_bytes_reaches_its_end,
-                pages_make_up_the_range,
-                pages_are_of_one_moment_or_the_scan_has_moved,
-                a_moment_that_is_forgotten_cannot_be_scanned,
+                pages_cover_the_range,
+                pages_are_of_one_revision_or_the_scan_has_moved,
+                compacted_revision_cannot_be_scanned,
             }
             watches::{
-                changes_come_in_order_and_once,
-                changes_of_one_commit_come_together,
-                a_watch_begins_after_its_revision,
-                changes_before_a_watch_are_caught_up_with,
-                a_deletion_is_seen_and_one_of_nothing_is_not,
-                only_the_range_is_watched,
-                several_watches_see_the_same,
-                a_watch_sees_what_others_commit,
-                a_reader_that_is_too_slow_has_a_gap,
-                what_is_forgotten_cannot_be_watched,
-                a_watch_under_fire_misses_nothing,
+                changes_arrive_once_and_in_order,
+                changes_of_one_commit_arrive_together,
+                watch_starts_after_its_revision,
+                watch_delivers_earlier_changes_first,
+                only_deletions_of_existing_keys_are_changes,
+                watch_delivers_only_its_range,
+                watches_are_independent,
+                watch_delivers_commits_of_other_clients,
+                slow_reader_gets_a_gap,
+                compacted_changes_cannot_be_watched,
+                watch_misses_nothing_under_load,
             }
             sessions::{
-                what_is_put_in_a_session_goes_with_it,
-                a_session_that_is_kept_alive_stays,
-                a_closed_session_is_gone_at_once,
-                nothing_can_be_put_in_a_session_that_has_ended,
-                a_dead_session_harms_nobody_else_in_the_batch,
-                a_key_put_again_without_a_session_stays,
-                a_key_goes_with_the_session_that_put_it_last,
-                a_key_that_was_deleted_does_not_go_twice,
-                a_session_is_shared_by_all_clients,
+                session_end_deletes_its_keys,
+                keep_alive_extends_a_session,
+                closed_session_ends_at_once,
+                ended_session_accepts_no_keys,
+                ended_session_fails_only_its_own_commit,
+                key_put_without_a_session_leaves_its_session,
+                key_belongs_to_the_session_that_wrote_it_last,
+                deleted_key_is_not_deleted_again_by_its_session,
+                session_is_shared_by_all_clients,
             }
             races::{
-                counters_lose_nothing,
-                counters_lose_nothing_between_clients,
-                two_that_exclude_each_other_never_both_pass,
-                two_that_exclude_each_other_never_both_pass_between_clients,
-                a_load_is_one_moment,
-                a_conflict_touches_nobody_else,
-                a_caller_that_goes_away_stops_nobody,
+                counters_lose_no_increment,
+                counters_lose_no_increment_between_clients,
+                exclusive_commits_never_both_pass,
+                exclusive_commits_never_both_pass_between_clients,
+                load_reads_one_revision,
+                conflict_does_not_affect_other_commits,
+                dropped_caller_does_not_block_others,
             }
         }
     };

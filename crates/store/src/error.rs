@@ -6,26 +6,26 @@ use crate::key::Key;
 use crate::limits::LimitExceeded;
 use crate::store::{SessionId, Versioned};
 
-/// Kind of a fault, as far as it matters to the caller or the operator.
+/// The kind of a fault, as callers and operators distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// It cannot be reached, or has no leader.
+    /// The store cannot be reached, or has no leader.
     Unreachable,
-    /// It did not answer in time.
+    /// The store did not answer in time.
     TimedOut,
-    /// It is too busy: another process has it, or there are too many requests.
+    /// The store is busy: another process uses it, or there are too many requests.
     Busy,
-    /// It has no room left.
+    /// The store is full.
     Full,
-    /// It does not let us.
+    /// The store denies access.
     Denied,
-    /// What is stored cannot be read, or is not what we wrote.
+    /// The stored bytes are unreadable, or differ from what was written.
     Damaged,
     /// Anything else.
     Other,
 }
 
-/// What went wrong, for people.
+/// A fault of a store, described for users.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// The kind.
@@ -35,20 +35,20 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Something that went wrong.
+    /// A fault without a cause.
     #[must_use]
     pub fn new(kind: FaultKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same, with what caused it.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What went wrong, without its cause.
+    /// The description without the cause.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -67,19 +67,19 @@ impl Error for Fault {
     }
 }
 
-/// Why nothing could be read.
+/// Why a read failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store does not answer now. Asking again does no harm.
+    /// The store does not answer. A retry is safe.
     #[error("the store does not answer: {0}")]
     Unavailable(#[source] Fault),
-    /// What is stored cannot be read. Asking again does not help.
+    /// The stored bytes are damaged. A retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(#[source] Fault),
 }
 
 impl StoreError {
-    /// What went wrong.
+    /// The fault.
     #[must_use]
     pub const fn fault(&self) -> &Fault {
         match self {
@@ -88,21 +88,21 @@ impl StoreError {
     }
 }
 
-/// Why a scan did not go on.
+/// Why a scan failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ScanError {
-    /// The state that the scan is of is gone: start again.
-    #[error("the state that was scanned is no longer kept")]
+    /// The store no longer has the revision of the scan. Start the scan again.
+    #[error("the revision of the scan was compacted")]
     Moved,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why a watch ended.
+/// Why a watch failed or ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WatchError {
-    /// Changes were missed: read everything again and watch from there.
+    /// The watch missed changes. Read the range again and watch from that revision.
     #[error("changes were missed")]
     Gap,
     /// The store failed.
@@ -113,7 +113,7 @@ pub enum WatchError {
 /// Why a session could not be opened, kept or closed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The session has ended, and what belonged to it is gone or going.
+    /// The session has ended. Its keys are deleted, or will be.
     #[error("session {0} has ended")]
     Gone(SessionId),
     /// The store failed.
@@ -121,33 +121,33 @@ pub enum SessionError {
     Store(#[from] StoreError),
 }
 
-/// The expectations of a commit were not true.
+/// An expectation of a commit did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What was found under each key that something was expected of, in the order in which it was:
-    /// at the moment of the commit, or right after it.
+    /// Each expected key and its value, in the order of the expectations, at the time of the commit
+    /// or right after it.
     pub found: Vec<(Key, Option<Versioned>)>,
 }
 
-/// Why a commit did not happen, or may not have.
+/// Why a commit was not applied, or may not have been.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// An expectation was not true; nothing happened.
-    #[error("the store holds something else than expected")]
+    /// An expectation did not hold. Nothing was applied.
+    #[error("the store holds other values than expected")]
     Conflict(Conflict),
-    /// A put belongs to a session that has ended; nothing happened.
+    /// A write belongs to a session that has ended. Nothing was applied.
     #[error("session {0} has ended")]
     SessionGone(SessionId),
-    /// The commit is too large; nothing happened.
+    /// The commit is too large. Nothing was applied.
     #[error(transparent)]
     TooLarge(#[from] LimitExceeded),
-    /// Nothing happened. Asking again does no harm.
+    /// Nothing was applied. A retry is safe.
     #[error("the store has not applied the commit: {0}")]
     NotApplied(#[source] Fault),
-    /// It may have happened, or may still happen.
+    /// The commit may have been applied, or may still be.
     #[error("whether the store has applied the commit is unknown: {0}")]
     Unknown(#[source] Fault),
-    /// What is stored cannot be read. Asking again does not help.
+    /// The stored bytes are damaged. A retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(#[source] Fault),
 }

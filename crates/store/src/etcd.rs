@@ -1,12 +1,12 @@
 //! A store on an etcd cluster, of version 3.4 or later.
 //!
-//! - Everything is decided by transactions; what waits together goes in one request.
-//! - Revisions are etcd's. Commits that went in one request share theirs.
+//! - Transactions decide everything. Waiting commits share one request.
+//! - Revisions are etcd's. Commits of one request share a revision.
 //! - Sessions are leases, kept alive over one stream.
-//! - A write whose outcome is not known is reported as such and never sent again; the table of
-//!   what is known after which error is in `failure.rs`.
+//! - A write with unknown outcome is reported as such and never resent. `failure.rs` has the table
+//!   of errors and outcomes.
 //!
-//! The client is our own and thin: the few methods we need, in `proto/etcd.proto`.
+//! The client is small: `proto/etcd.proto` has the few methods that it uses.
 
 mod access;
 mod answer;

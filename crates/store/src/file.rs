@@ -1,30 +1,30 @@
 //! A store in a folder on a local disk, shared by all processes of the machine.
 //!
-//! It is an SQLite database, `state.db`, with its log beside it, and a folder `locks` of empty
-//! files. Commits that wait at the same moment become durable in one transaction and one sync.
-//! Processes take turns with bounded waiting. Reads go beside the writer, each at one moment.
+//! It is an SQLite database, `state.db`, with its write-ahead log beside it, and a folder `locks`
+//! of empty files. Waiting commits become durable in one transaction and one sync. Processes write
+//! in turns with bounded waiting. Reads run beside the writer, each at one revision.
 //!
-//! # What is whose
+//! # Files and locks
 //!
-//! Nothing but SQLite ever opens the database, its log or the index of the log. All locks of our
-//! own are on the files in `locks`:
+//! Only SQLite opens the database, its log and the index of the log. The store's own locks are on
+//! the files in `locks`:
 //!
 //! | file | lock |
 //! |---|---|
 //! | `open` | held while a process opens or closes the store, one at a time |
-//! | `users` | shared by all who use the store; who gets it alone is the first, or the last |
-//! | `next`, `turn` | whose turn it is to write |
+//! | `users` | shared by all users of the store, and exclusive for the first and the last one |
+//! | `next`, `turn` | the order of writing processes |
 //! | `owner-N` | held by an owner of sessions for as long as it lives |
 //!
-//! The first user finds no other, so all sessions have ended, and if the last user did not
-//! close the store, it checks everything that is stored against a digest that every commit
-//! carries on. What does not add up is refused.
+//! The first user finds no other user, so all sessions have ended. If the last user did not close
+//! the store, the first one checks all entries against a digest that every commit updates. A store
+//! that does not match is refused.
 //!
-//! # What is not promised
+//! # What is not guaranteed
 //!
-//! A disk that says it has synced and has not, or that hands out other bytes than were written,
-//! loses what it loses; the second is noticed. There is no history beyond the latest changes: a
-//! scan that takes too long, or a watch that is too far behind, begins again.
+//! A disk that reports a sync that it did not do loses data. A disk that returns other bytes than
+//! were written is detected. There is no history beyond the latest changes: a slow scan or a watch
+//! that lags too far starts again.
 
 mod apply;
 mod error;
@@ -53,6 +53,7 @@ use tokio::sync::oneshot;
 pub use self::error::FileOpenError;
 use self::feed::Feed;
 use self::locks::Locks;
+pub use self::locks::lock_holders;
 use self::maintenance::Maintenance;
 use self::readers::{Readers, Scanned};
 use self::users::NetworkKind;
@@ -69,31 +70,31 @@ use crate::limits::StoreLimits;
 use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
-/// How a store in a folder is used.
+/// Options of a store in a folder.
 #[derive(Clone)]
 pub struct FileOptions {
     /// How long a call waits for other processes.
-    pub patience: Duration,
-    /// How many change sets a reader of a watch may be behind.
+    pub timeout: Duration,
+    /// How many change sets a reader of a watch may lag.
     pub watch_capacity: usize,
     /// How many of the latest revisions are kept for watches.
     pub history_revisions: u64,
     /// How many bytes of the latest changes are kept for watches.
     pub history_bytes: u64,
-    /// How many moments scans may hold on to at the same time.
+    /// How many revisions scans may hold at the same time.
     pub scans_max: usize,
     /// How long a scan may take.
     pub scan_time: Duration,
-    /// Pages of the log at which it is moved into the database.
+    /// The number of pages at which the log is checkpointed into the database.
     pub log_pages: u32,
-    /// The clock of sessions. All users of a folder must have the same.
+    /// The clock of sessions. All users of a folder must use the same.
     pub clock: Arc<dyn SessionClock>,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             watch_capacity: 4_096,
             history_revisions: 16_384,
             history_bytes: 64 * 1_024 * 1_024,
@@ -107,22 +108,28 @@ impl Default for FileOptions {
 
 impl fmt::Debug for FileOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileOptions").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("FileOptions").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
+
+/// The file name of the database.
+pub(crate) const DATABASE: &str = "state.db";
+
+/// Permissions of the files of a store. Only their owner can use them.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// How large a commit may be.
 const LIMITS: StoreLimits =
     StoreLimits { expectations: 1_024, writes: 1_024, key_bytes: 1_024, bytes: 8 * 1_024 * 1_024 };
 
-/// What all parts of an open store know.
+/// What all parts of an open store share.
 struct Setup {
     path: PathBuf,
     locks: Locks,
-    /// Locked for as long as anything of this store may write.
+    /// Locked for as long as any part of this store may write.
     users: File,
     clock: Arc<dyn SessionClock>,
-    patience: Duration,
+    timeout: Duration,
     history: apply::History,
     log_pages: i32,
 }
@@ -133,7 +140,7 @@ impl fmt::Debug for Setup {
     }
 }
 
-/// A store in a folder. Clones are the same user of it.
+/// A store in a folder. All clones count as one user.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     inner: Arc<Inner>,
@@ -150,11 +157,11 @@ struct Inner {
 }
 
 impl FileStore {
-    /// Opens the store in a folder, and makes it if it is not there.
+    /// Opens the store in a folder, and creates it if it does not exist.
     ///
-    /// This waits for the disk, and for other processes that are opening the same store, as long
-    /// as they show that they live. After a crash, all that is stored is read and checked. On a
-    /// full disk a store that is there is opened, and can be read.
+    /// This waits for the disk, and for other processes that open the same store and send
+    /// heartbeats. After a crash, it reads and checks all entries. On a full disk, an existing
+    /// store can still be opened and read.
     pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, FileOpenError> {
         Self::open_on(folder.as_ref(), options, &locks::network_kind_of)
     }
@@ -168,14 +175,14 @@ impl FileStore {
             |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
         let home = users::make_folder(folder, network_kind)?;
         let locks = Locks::new(home.join("locks"));
-        let path = home.join("state.db");
-        let users = users::enter(&locks, &home, &path, options.patience)?;
+        let path = home.join(DATABASE);
+        let users = users::enter(&locks, &home, &path, options.timeout)?;
         let setup = Arc::new(Setup {
             path: path.clone(),
             locks,
             users,
             clock: options.clock,
-            patience: options.patience,
+            timeout: options.timeout,
             history: apply::History {
                 revisions: options.history_revisions.max(1),
                 bytes: i64::try_from(options.history_bytes).unwrap_or(i64::MAX / 4),
@@ -186,8 +193,8 @@ impl FileStore {
         let readers = Arc::new(readers);
         let feed = Arc::new(Feed::new(path, Arc::clone(&readers)));
         let writer = Writer::new(Arc::clone(&setup), Arc::clone(&feed)).map_err(unwritable)?;
-        let lane = Arc::new(WriteQueue::new(Arc::clone(&setup), writer));
-        let batcher = Batcher::new(lane);
+        let queue = Arc::new(WriteQueue::new(Arc::clone(&setup), writer));
+        let batcher = Batcher::new(queue);
         let maintenance = Maintenance::start(
             Arc::clone(&setup),
             batcher.clone(),
@@ -209,7 +216,7 @@ impl FileStore {
         &self.inner.setup.path
     }
 
-    /// Forgets the recorded changes and the moments that scans hold on to.
+    /// Drops the recorded changes and the revisions that scans hold.
     pub async fn compact(&self) -> Result<(), StoreError> {
         self.inner.readers.clear();
         let forgotten = self.ask(|reply| WriteTask::Forget { reply }).await;
@@ -219,8 +226,8 @@ impl FileStore {
         })
     }
 
-    /// Looks at once for sessions that have ended, instead of soon.
-    pub fn look_after_sessions(&self) {
+    /// Checks for ended sessions at once, instead of at the next interval.
+    pub fn check_sessions(&self) {
         self.inner.maintenance.wake();
     }
 
@@ -246,7 +253,7 @@ impl Store for FileStore {
         });
         let snapshot = read.map_err(|failure| failure.store_error(self.path()))?;
         if snapshot.values.iter().flatten().any(|found| found.session.is_some()) {
-            // A reader of what belongs to a session may be waiting for its end.
+            // The caller may be waiting for the end of the session.
             self.inner.maintenance.wake_if_idle();
         }
         Ok(snapshot)
@@ -290,14 +297,14 @@ impl Store for FileStore {
     }
 }
 
-/// How long closing a store waits for what is being written.
+/// How long closing a store waits for a write in progress.
 const CLOSING: Duration = Duration::from_secs(2);
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.maintenance.stop();
         self.readers.clear();
-        // Who still writes is still a user, and leaves when that is over.
+        // A thread that still writes is still a user, and leaves when it is done.
         if self.batcher.engine().close(CLOSING) {
             users::leave(&self.setup);
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub struct Key(Bytes);
 
 impl Key {
-    /// A key of these bytes.
+    /// Creates a key from bytes.
     #[must_use]
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
@@ -19,7 +19,7 @@ impl Key {
         &self.0
     }
 
-    /// The bytes, to be kept without a copy.
+    /// The bytes, shared without a copy.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()
@@ -56,7 +56,7 @@ impl From<Vec<u8>> for Key {
     }
 }
 
-/// The keys from `start` up to, and without, `end`; without an end, all from `start` on.
+/// The keys in `[start, end)`. Without an end, all keys from `start` on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreRange {
     start: Key,
@@ -103,7 +103,7 @@ impl StoreRange {
     }
 }
 
-/// The least key above all that begin with `prefix`; none if there is no such key.
+/// The least key above all that begin with `prefix`, or `None` if every key is below.
 fn after_prefix(prefix: &[u8]) -> Option<Key> {
     let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix.get(..=kept)?.to_vec();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_covers_what_begins_with_it_and_nothing_else() {
+    fn a_prefix_covers_exactly_the_keys_that_begin_with_it() {
         let range = StoreRange::prefix("a/");
         for inside in ["a/", "a/0", "a/\u{7f}"] {
             assert!(range.contains(&Key::from(inside)), "{inside}");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_print_as_text_where_they_are() {
+    fn keys_print_as_escaped_ascii() {
         assert_eq!(Key::from(vec![b'a', 0]).to_string(), "a\\x00");
     }
 }

@@ -1,10 +1,10 @@
 //! Linearizable key-value stores behind one trait.
 //!
-//! A [`Store`] holds bytes under keys. Everything that must be decided is decided by a [`Commit`]:
-//! a set of expectations about keys and a set of writes, all or nothing. Reads, scans and watches
-//! only show what to expect, so that what is built on top stays correct if they are out of date.
+//! A [`Store`] holds bytes under keys. Only a [`Commit`] decides: a set of expectations about keys
+//! and a set of writes, all or nothing. Reads, scans and watches only suggest what to expect.
+//! Callers stay correct if they are out of date.
 //!
-//! Nothing here knows what the bytes mean.
+//! This crate does not interpret the bytes.
 
 mod address;
 mod any;
@@ -21,6 +21,7 @@ mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod file;
+mod folder;
 mod key;
 mod limits;
 pub mod memory;
@@ -37,6 +38,8 @@ pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, W
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
+pub use file::lock_holders;
+pub use folder::{FolderOwner, ForeignState, TrustedFolders, create_private_folder};
 pub use key::{Key, StoreRange};
 pub use limits::{LimitExceeded, StoreLimits};
 pub use store::{

@@ -1,25 +1,25 @@
 /// How large a commit may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Most keys that a commit may expect something of.
+    /// The largest number of expectations.
     pub expectations: usize,
-    /// Most keys that a commit may write.
+    /// The largest number of writes.
     pub writes: usize,
-    /// Most bytes of one key.
+    /// The largest number of bytes in a key.
     pub key_bytes: usize,
-    /// Most bytes of all keys and values of a commit.
+    /// The largest number of bytes in all keys and values together.
     pub bytes: usize,
 }
 
-/// A commit is larger than the store takes.
+/// A commit exceeds a limit of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a commit has {actual} {what}, and the store takes {limit}")]
+#[error("a commit has {actual} {what}, the limit is {limit}")]
 pub struct LimitExceeded {
-    /// What there is too much of.
+    /// What exceeds its limit.
     pub what: &'static str,
-    /// How much there is.
+    /// The amount.
     pub actual: usize,
-    /// How much there may be.
+    /// The limit.
     pub limit: usize,
 }
 

@@ -1,8 +1,8 @@
-//! A store in memory: for tests, simulations, and throw-away jobs.
+//! A store in memory, for tests, simulations and short jobs.
 //!
-//! It has no runtime, no chance and no clock of its own, so that a simulator that brings those can
-//! replay everything. [`Hooks`] step in before and after each call of one client; the
-//! methods of [`MemoryStore`] beyond [`Store`] do to the whole store what time and operators do.
+//! It has no runtime, no randomness and no clock of its own, so a simulator can replay everything.
+//! [`Hooks`] intercept each call of one client. The methods of [`MemoryStore`] beyond [`Store`]
+//! affect the whole store, as time and operators do.
 
 mod hooks;
 mod state;
@@ -24,14 +24,14 @@ use crate::limits::StoreLimits;
 use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::{ChangeSender, Changes};
 
-/// How a store in memory is set up.
+/// Options of a store in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOptions {
     /// How large a commit may be.
     pub limits: StoreLimits,
-    /// How many changes are remembered, for scans and watches that are behind.
+    /// How many changes the store keeps for scans and watches that lag.
     pub history: usize,
-    /// How many changes a reader of a watch may be behind.
+    /// How many changes a reader of a watch may lag.
     pub watch_capacity: usize,
 }
 
@@ -73,13 +73,13 @@ struct Watch {
 }
 
 impl MemoryStore {
-    /// An empty store whose sessions live by a clock.
+    /// An empty store whose sessions expire by a clock.
     #[must_use]
     pub fn new(clock: Arc<dyn SessionClock>) -> Self {
         Self::with_options(clock, MemoryOptions::default())
     }
 
-    /// An empty store that is set up otherwise.
+    /// An empty store with options.
     #[must_use]
     pub fn with_options(clock: Arc<dyn SessionClock>, options: MemoryOptions) -> Self {
         let inner = Inner {
@@ -100,24 +100,24 @@ impl<H: Hooks> MemoryStore<H> {
         MemoryStore { shared: Arc::clone(&self.shared), hooks }
     }
 
-    /// The moment of the last change.
+    /// The latest revision.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.lock().state.revision()
     }
 
-    /// What the store knows, to look into.
+    /// Inspects the state of the store.
     pub fn inspect<T>(&self, look: impl FnOnce(&MemoryState) -> T) -> T {
         look(&self.lock().state)
     }
 
-    /// Ends all sessions whose time is over, as every call does as well.
+    /// Ends all expired sessions. Every call does so as well.
     pub fn expire_sessions(&self) {
         let now = self.shared.clock.now();
         self.lock().expire_sessions(now);
     }
 
-    /// How long until a session's time is over, if it is not kept alive.
+    /// The time until the next session expires, without another keep-alive.
     #[must_use]
     pub fn until_next_expiry(&self) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -126,7 +126,7 @@ impl<H: Hooks> MemoryStore<H> {
         Some(deadline.saturating_sub(now))
     }
 
-    /// Ends sessions when their time is over, for as long as it is polled. Watches then see it
+    /// Ends sessions when they expire, for as long as it is polled. Watches then report the end
     /// without a call to the store.
     pub async fn reap<F: Future<Output = ()>>(&self, sleep: impl Fn(Duration) -> F) {
         const AT_MOST: Duration = Duration::from_millis(100);
@@ -136,18 +136,18 @@ impl<H: Hooks> MemoryStore<H> {
         }
     }
 
-    /// Ends a session before its time. Returns whether it existed.
+    /// Ends a session early. Returns whether it existed.
     pub fn end_session(&self, session: SessionId) -> bool {
         self.lock().change(|state| state.close_session(session)).is_ok()
     }
 
-    /// Lets sessions live on for some time after they should have ended.
+    /// Delays the end of all sessions beyond their TTL.
     pub fn let_sessions_outlive(&self, by: Duration) {
         self.lock().sessions_outlive = by;
     }
 
-    /// Forgets what was before a moment: scans that are older move, and watches that have not seen
-    /// it have a gap.
+    /// Compacts the history. Older scans must start again, and watches that lag behind the revision
+    /// get a gap.
     pub fn compact(&self, before: Revision) {
         self.lock().state.compact(before);
     }
@@ -159,12 +159,12 @@ impl<H: Hooks> MemoryStore<H> {
         }
     }
 
-    /// Keeps changes from all watches until they are released.
+    /// Holds back the changes of all watches until they are released.
     pub fn hold_watches(&self) {
         self.lock().watches_held = true;
     }
 
-    /// Passes on what was held.
+    /// Delivers the changes that were held back.
     pub fn release_watches(&self) {
         let mut inner = self.lock();
         inner.watches_held = false;
@@ -172,11 +172,11 @@ impl<H: Hooks> MemoryStore<H> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The state changes only after all that can fail, so it is whole even after a panic.
+        // The state changes after everything that can fail, so it is consistent even after a panic.
         self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call between its hooks: `lost` makes the error for a lost answer.
+    /// Runs a call between its hooks. `lost` creates the error for a lost answer.
     async fn call<T, E>(
         &self,
         call: HookedCall<'_>,

@@ -8,7 +8,7 @@ use crate::limits::StoreLimits;
 use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
-/// A store that several parts of a process share.
+/// A shared handle is a store.
 impl<S: Store> Store for Arc<S> {
     async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
         S::load(self, keys).await

@@ -10,11 +10,11 @@ use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
 use crate::watch::Changes;
 
-/// A moment in the life of a store.
+/// The revision of a store's state.
 ///
-/// Revisions never fall. What a commit writes gets a revision that is higher than all that were
-/// there before, so a key's revision changes with every write to it. Commits that were decided
-/// together may share theirs, and one that changes nothing may be given one that was there before.
+/// Revisions never decrease. A commit gives every key that it writes a revision above all earlier
+/// ones. Commits of one batch may share a revision. A commit that changes nothing may return an
+/// earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
@@ -22,13 +22,13 @@ impl Revision {
     /// Before the first commit.
     pub const ZERO: Self = Self(0);
 
-    /// The revision of this number.
+    /// A revision with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// The number of the revision.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -41,19 +41,18 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A value and when it was written.
+/// A value and the revision that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned {
     /// The value.
     pub value: Bytes,
     /// The revision of the commit that wrote it.
     pub revision: Revision,
-    /// The session that it goes with.
+    /// The session that the key belongs to.
     pub session: Option<SessionId>,
-    /// Whether what is stored is not what was written, as far as the store can detect. Then the
-    /// value is empty, so that it is never mistaken for data, there is no session, and the revision
-    /// only serves a commit to name it. It is the damage of this key, and of no other, unless the
-    /// key itself is what changed.
+    /// The store has detected that the stored bytes differ from what was written. The value is then
+    /// empty and has no session, and the revision only lets a commit name the key. Other keys are
+    /// not affected, unless the damage changed the key itself.
     pub is_damaged: bool,
 }
 
@@ -65,21 +64,22 @@ impl Versioned {
     }
 }
 
-/// What was under some keys at one moment.
+/// The values of some keys at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The moment.
+    /// The revision of all values.
     pub revision: Revision,
-    /// What was there, in the order of the keys that were asked for.
+    /// The values in the order of the requested keys.
     pub values: Vec<Option<Versioned>>,
 }
 
 /// Which part of a range to read next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanFrom {
-    /// Most entries of the page. A store may give fewer, and says whether there is more.
+    /// The largest number of entries. A store may return fewer, and `next` shows whether there are
+    /// more.
     pub limit: usize,
-    /// Where the page before ended; none for the first one.
+    /// Where the previous page ended, or `None` for the first page.
     pub after: Option<Continuation>,
 }
 
@@ -91,38 +91,38 @@ impl ScanFrom {
     }
 }
 
-/// How to go on with a scan: at which moment, and after which key.
+/// Where a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation {
-    /// The moment that all pages are of.
+    /// The revision of all pages of the scan.
     pub revision: Revision,
-    /// The last key of the page before.
+    /// The last key of the previous page.
     pub after: Key,
 }
 
-/// A part of a range, in the order of keys.
+/// A part of a range, in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanPage {
-    /// The moment that the page, and the whole scan, is of.
+    /// The revision of the page and of the whole scan.
     pub revision: Revision,
-    /// Keys and what is under them.
+    /// Keys and their values.
     pub entries: Vec<(Key, Versioned)>,
-    /// How to go on; none after the last page.
+    /// Where the scan continues, or `None` after the last page.
     pub next: Option<Continuation>,
 }
 
-/// Which session.
+/// The id of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
 impl SessionId {
-    /// The session of this number.
+    /// An id with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// The number of the session.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -135,56 +135,56 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A session as it was opened.
+/// A session that the store has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Which.
+    /// The id.
     pub id: SessionId,
-    /// How long it lives without being kept alive. May be more than was asked for.
+    /// How long it lives without a keep-alive. It may be longer than requested.
     pub ttl: Duration,
 }
 
 /// A linearizable store of bytes.
 ///
-/// Only [`Store::commit`] decides anything. Whatever a store says otherwise may be out of date
-/// by the time it is read, and a session may end earlier or later than its time.
+/// Only [`Store::commit`] decides. Every other answer may be out of date when it arrives, and a
+/// session may end before or after its TTL.
 pub trait Store: Send + Sync + 'static {
-    /// Reads some keys, all at one moment.
+    /// Reads some keys, all at one revision.
     fn load(&self, keys: &[Key]) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
-    /// Reads a range, page by page, all pages at one moment.
+    /// Reads a range page by page, all pages at one revision.
     fn scan(
         &self,
         range: &StoreRange,
         page: ScanFrom,
     ) -> impl Future<Output = Result<ScanPage, ScanError>> + Send;
 
-    /// Applies a commit and gives the revision of what it wrote. What is acknowledged is durable.
+    /// Applies a commit and returns its revision. An acknowledged commit is durable.
     ///
-    /// If the future is dropped, the commit may or may not happen.
+    /// If the future is dropped, the outcome is unknown.
     fn commit(&self, commit: Commit) -> impl Future<Output = Result<Revision, CommitError>> + Send;
 
-    /// Follows the changes of a range that come after a revision.
+    /// Streams the changes of a range after a revision.
     fn watch(
         &self,
         range: &StoreRange,
         after: Revision,
     ) -> impl Future<Output = Result<Changes, WatchError>> + Send;
 
-    /// Opens a session. It ends when it is not kept alive for `ttl`, or when its process is known
-    /// to be gone; whatever was put in it goes away then.
+    /// Opens a session. It ends `ttl` after its last keep-alive, or when the store knows that its
+    /// process has ended. Its keys are deleted with it.
     fn open_session(
         &self,
         ttl: Duration,
     ) -> impl Future<Output = Result<Session, SessionError>> + Send;
 
-    /// Makes a session last for its whole time again.
+    /// Restarts the TTL of a session.
     fn keep_alive(
         &self,
         session: SessionId,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
-    /// Ends a session at once, with all that was put in it.
+    /// Ends a session and deletes its keys.
     fn close_session(
         &self,
         session: SessionId,

@@ -1,7 +1,7 @@
-//! Real servers for tests, that can be killed, paused, cut off and filled up.
+//! Real servers for tests. Tests kill, pause, disconnect and fill them.
 //!
-//! Everything listens on loopback only, in ports that are free, keeps its files in a folder of its
-//! own, and is gone when it is dropped.
+//! Servers listen on free ports of loopback only. Each has a folder of its own, and stops when it
+//! is dropped.
 
 mod etcd_cluster;
 mod etcd_operator;
@@ -16,17 +16,17 @@ pub use etcd_cluster::{EtcdCluster, EtcdSetup};
 pub use etcd_operator::{EtcdOperator, EtcdStatus};
 pub use proxy::{Link, Proxy};
 
-/// Below the ports that the system gives to outgoing connections. One of those could have taken
-/// the port of a server that is down, and even be connected to itself.
+/// Below the ephemeral ports. An outgoing connection could occupy the port of a stopped server, or
+/// even connect to itself.
 const LOWEST: u32 = 12_000;
 const COUNT: u32 = 20_000;
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A free port of loopback. Another process may be faster to take it.
+/// Finds a free port of loopback. Another process may still bind it first.
 fn free_port() -> io::Result<u16> {
     for _ in 0..COUNT {
-        // Processes that run tests side by side begin at different places.
+        // Parallel test processes start at different ports.
         let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
         let offset = process::id().wrapping_mul(7_919).wrapping_add(taken) % COUNT;
         let Ok(port) = u16::try_from(LOWEST + offset) else { continue };

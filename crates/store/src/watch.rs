@@ -4,29 +4,29 @@ use crate::error::WatchError;
 use crate::key::Key;
 use crate::store::{Revision, Versioned};
 
-/// What became of one key.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key.
     pub key: Key,
-    /// What is there now; none if it went away.
+    /// The new value, or `None` if the key was deleted.
     pub now: Option<Versioned>,
 }
 
-/// All changes of one revision that fall into a watched range: those of one commit, of several
-/// that were decided together, or of the end of a session.
+/// All changes of one revision in a watched range. They come from one commit, from several commits
+/// of a batch, or from the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// When.
+    /// The revision.
     pub revision: Revision,
-    /// What.
+    /// The changes.
     pub changes: Vec<Change>,
 }
 
 /// The changes of a range, in order, each once.
 ///
-/// A watch is a hint. It ends with [`WatchError::Gap`] where something was missed; what is to be
-/// relied on is read again.
+/// A watch is a hint. It ends with [`WatchError::Gap`] if it missed changes. Then the caller reads
+/// the range again.
 #[derive(Debug)]
 pub struct Changes {
     receiver: mpsc::Receiver<Result<ChangeSet, WatchError>>,
@@ -34,16 +34,15 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// A watch and the end at which a store puts changes in. A reader that is `capacity` sets
-    /// behind gets a gap.
+    /// A watch and its sender. A reader that falls `capacity` change sets behind gets a gap.
     #[must_use]
     pub fn channel(capacity: usize) -> (ChangeSender, Self) {
-        // One place more is kept free, for the error that ends the watch.
+        // One slot is reserved for the error that ends the watch.
         let (sender, receiver) = mpsc::channel(capacity.max(1) + 1);
         (ChangeSender { sender, ended: false }, Self { receiver, ended: false })
     }
 
-    /// The next changes, as soon as there are any. After an error, nothing comes any more but gaps.
+    /// Waits for the next changes. After an error, every call returns a gap.
     pub async fn next(&mut self) -> Result<ChangeSet, WatchError> {
         if self.ended {
             return Err(WatchError::Gap);
@@ -54,7 +53,7 @@ impl Changes {
     }
 }
 
-/// Where a store puts the changes for one watch.
+/// The end of a watch that a store writes to.
 #[derive(Debug)]
 pub struct ChangeSender {
     sender: mpsc::Sender<Result<ChangeSet, WatchError>>,
@@ -62,8 +61,8 @@ pub struct ChangeSender {
 }
 
 impl ChangeSender {
-    /// Passes changes on, without waiting. Returns whether more of them will be seen: the reader
-    /// may be gone, or too far behind.
+    /// Sends changes without waiting. Returns false if the reader has closed the watch or has
+    /// fallen too far behind.
     pub fn send(&mut self, changes: ChangeSet) -> bool {
         if self.ended || self.sender.is_closed() {
             return false;
@@ -79,18 +78,18 @@ impl ChangeSender {
     pub fn fail(&mut self, error: WatchError) {
         if !self.ended {
             self.ended = true;
-            // A reader that is gone needs no reason.
+            // A closed reader needs no error.
             let _gone = self.sender.try_send(Err(error));
         }
     }
 
-    /// Whether the reader is gone.
+    /// Whether the reader has closed the watch.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until the reader is gone.
+    /// Waits until the reader closes the watch.
     pub async fn closed(&self) {
         self.sender.closed().await;
     }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_in_order_and_then_are_waited_for() {
+    fn changes_arrive_in_order() {
         let (mut sender, mut changes) = Changes::channel(2);
         assert!(sender.send(at(1)) && sender.send(at(2)));
         assert_eq!(poll(&mut changes).unwrap().unwrap(), at(1));
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_too_far_behind_gets_what_fits_and_then_a_gap() {
+    fn a_reader_that_lags_gets_a_gap_after_what_fits() {
         let (mut sender, mut changes) = Changes::channel(2);
         assert!(sender.send(at(1)) && sender.send(at(2)));
         assert!(!sender.send(at(3)) && !sender.send(at(4)));
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_learns_that_the_reader_is_gone_and_a_reader_that_the_sender_is() {
+    fn each_end_detects_that_the_other_has_closed() {
         let (mut sender, changes) = Changes::channel(2);
         drop(changes);
         assert!(!sender.send(at(1)));

@@ -1,4 +1,4 @@
-//! Waiting callers, and the number of batches under way.
+//! Waiting callers, and the number of batches in flight.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,11 +17,11 @@ use crate::store::Revision;
 /// Message to a waiting caller.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// What became of its commit.
+    /// The outcome of the caller's commit.
     Decided(Result<Revision, CommitError>),
-    /// It should see whether something can be started; its answer will come through the other
-    /// channel. That stands first to be dropped first: a wake-up that is not taken must not come
-    /// back to a caller that is gone.
+    /// Start a batch if one can be started. The answer will come through the new channel. The
+    /// channel is the first field so that it is dropped first: a wake-up that is not received must
+    /// not come back to a dropped caller.
     Lead(oneshot::Receiver<Self>, LeaderWakeUp),
 }
 
@@ -30,9 +30,9 @@ pub(super) enum Reply {
 pub(super) struct Member {
     pub(super) commit: Commit,
     reply: oneshot::Sender<Reply>,
-    /// When it came.
+    /// When it arrived.
     pub(super) since: Instant,
-    /// Whether it must not share a batch.
+    /// Whether it needs a batch of its own.
     alone: bool,
 }
 
@@ -42,12 +42,12 @@ impl Member {
     }
 
     pub(super) fn answer(self, result: Result<Revision, CommitError>) {
-        // A caller that is gone needs no answer.
+        // A dropped caller needs no answer.
         let _gone = self.reply.send(Reply::Decided(result));
     }
 }
 
-/// The callers that wait, in the order in which they came.
+/// The waiting callers, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -56,37 +56,37 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Member>,
-    /// Batches under way.
+    /// The number of batches in flight.
     in_flight: usize,
-    /// The commits in those that are worth waiting for.
+    /// The number of commits in flight, without those of stalled batches.
     under_way: usize,
-    /// Whether a caller is starting batches right now. None does while it waits.
+    /// Whether a caller is starting batches right now. A leader never waits.
     led: bool,
     /// The latest caller, to distinguish a single caller from many that alternate.
     last_caller: Option<Waker>,
 }
 
 impl Queue {
-    /// Puts a member at the end. Returns whether the one before came from another caller.
+    /// Appends a member. Returns whether the previous one came from another caller.
     pub(super) fn join(&self, member: Member, caller: &Waker) -> bool {
         let mut state = self.lock();
         // `will_wake` also compares function tables, of which a compiler may keep several copies.
         let same = state.last_caller.as_ref().is_some_and(|last| last.data() == caller.data());
-        let has_company = !same && state.last_caller.is_some();
+        let has_others = !same && state.last_caller.is_some();
         if !same {
             state.last_caller = Some(caller.clone());
         }
         state.waiting.push_back(member);
-        has_company
+        has_others
     }
 
-    /// Begins to lead. Returns false if another caller leads.
+    /// Starts to lead. Returns false if another caller leads.
     pub(super) fn begin(&self) -> bool {
         !std::mem::replace(&mut self.lock().led, true)
     }
 
-    /// Takes the next batch from the front, and leads on; or, if there is none, no room for one, or
-    /// too little for one of its own, no longer leads.
+    /// Takes the next batch from the front. Returns `None` and ends leading if no caller waits, all
+    /// slots are used, or too few commits wait for a batch beside others.
     pub(super) fn next_batch(
         &self,
         slots: usize,
@@ -105,12 +105,13 @@ impl Queue {
         Some(state.waiting.drain(..count).collect())
     }
 
-    /// No longer leads, though there may be more.
+    /// Ends leading, though commits may still wait.
     pub(super) fn end(&self) {
         self.lock().led = false;
     }
 
-    /// A batch of so many is over. Some of its members may have to be sent again, each alone.
+    /// A batch with `commits` counted commits is done. The members in `again` need a batch of their
+    /// own each.
     pub(super) fn release(&self, commits: usize, again: Vec<Member>) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -121,13 +122,13 @@ impl Queue {
         }
     }
 
-    /// So many commits that are under way are not worth waiting for.
-    pub(super) fn excuse(&self, commits: usize) {
+    /// Stops counting `commits` commits as in flight, because their batch has stalled.
+    pub(super) fn discount(&self, commits: usize) {
         let mut state = self.lock();
         state.under_way = state.under_way.saturating_sub(commits);
     }
 
-    /// Has the first caller that still waits see whether something can be started.
+    /// Wakes the first waiting caller, if a batch can be started.
     pub(super) fn wake_up(&self, slots: usize, wake_up: impl Fn() -> LeaderWakeUp) {
         loop {
             let mut state = self.lock();
@@ -139,7 +140,7 @@ impl Queue {
             let (reply, later) = oneshot::channel();
             let before = std::mem::replace(&mut first.reply, reply);
             drop(state);
-            // Outside of the lock, because it wakes a caller.
+            // Without the lock, because it wakes a caller.
             match before.send(Reply::Lead(later, wake_up())) {
                 Err(Reply::Lead(_, unheard)) => unheard.cancel(),
                 Ok(()) | Err(Reply::Decided(_)) => return,
@@ -148,12 +149,12 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, and if it did, the state would still be whole.
+        // Nothing panics while it holds the lock. Even then the state would be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many members from the front may go together; at least one, if there is any.
+/// How many members from the front fit into one batch: at least one, if any waits.
 fn count_together(waiting: &VecDeque<Member>, fits: &dyn Fn(&BatchSize) -> bool) -> usize {
     if waiting.len() <= 1 || waiting.front().is_some_and(|first| first.alone) {
         return waiting.len().min(1);
@@ -170,8 +171,8 @@ fn count_together(waiting: &VecDeque<Member>, fits: &dyn Fn(&BatchSize) -> bool)
     size.commits
 }
 
-/// Whether a commit writes what one before it looks at or writes, or the other way round; else
-/// takes note of what it touches, and that it is the one of this number.
+/// Whether a commit conflicts with an earlier one: one of them writes a key that the other expects
+/// or writes. Otherwise records the keys that it touches, under its number in the batch.
 fn clashes<'c>(touched: &mut HashMap<&'c Key, Touch>, commit: &'c Commit, number: usize) -> bool {
     let expected = commit.expectations().iter().map(|expected| (&expected.key, false));
     let written = commit.writes().iter().map(|write| (write.key(), true));
@@ -194,11 +195,11 @@ fn clashes<'c>(touched: &mut HashMap<&'c Key, Touch>, commit: &'c Commit, number
     false
 }
 
-/// What commits of a batch do to a key.
+/// How the commits of a batch touch a key.
 struct Touch {
-    /// The last of them.
+    /// The last commit that touches it.
     by: usize,
-    /// Whether there was one before it.
+    /// Whether an earlier commit touches it.
     is_shared: bool,
     is_written: bool,
 }

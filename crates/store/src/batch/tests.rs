@@ -1,5 +1,5 @@
-//! Callers come, go and wait in every order that a seed makes, on one thread; then for real, on
-//! many.
+//! Callers arrive, wait and are dropped in an order drawn from a seed, on one thread. Other tests
+//! use many threads.
 
 mod standstill;
 
@@ -34,14 +34,14 @@ impl Chance {
     }
 }
 
-/// Whether one commit writes a key that the other expects something of or writes.
+/// Whether one commit writes a key that the other expects or writes.
 fn clash(one: &Commit, other: &Commit) -> bool {
     let touches = |commit: &Commit, key: &Key| commit.keys().any(|touched| touched == key);
     one.writes().iter().any(|write| touches(other, write.key()))
         || other.writes().iter().any(|write| touches(one, write.key()))
 }
 
-/// A commit that its number can be read from, looks at two of a few keys, and writes a third.
+/// A commit that carries its number, expects two of a few keys, and writes a third.
 fn commit(number: usize, chance: &mut Chance, poison: bool) -> Commit {
     let shared = |chance: &mut Chance| Key::from(format!("shared/{}", chance.below(12)));
     let own = Key::from(format!("own/{number}"));
@@ -64,12 +64,12 @@ fn is_poison(commit: &Commit) -> bool {
     matches!(&commit.writes()[0], crate::Write::Put { value, .. } if &value[..] == b"poison")
 }
 
-/// Checks every batch that it gets; carries it out at once, or keeps it until the test asks for it.
+/// Checks every batch that it gets. Applies it at once, or keeps it until the test finishes it.
 #[derive(Debug, Default)]
 struct Recorder {
     keeps: AtomicBool,
     slots: usize,
-    /// Whether it claims to decide somewhere else.
+    /// Whether it claims to decide elsewhere.
     elsewhere: bool,
     under_way: AtomicUsize,
     log: Mutex<Log>,
@@ -119,7 +119,7 @@ impl BatchEngine for Recorder {
     }
 
     fn start(self: &Arc<Self>, batch: CommitBatch) {
-        assert!(self.under_way.fetch_add(1, Ordering::SeqCst) < self.slots, "too many under way");
+        assert!(self.under_way.fetch_add(1, Ordering::SeqCst) < self.slots, "too many in flight");
         let commits: Vec<_> = batch.commits().collect();
         assert!(!commits.is_empty() && commits.len() <= MEMBERS_MAX);
         for (at, one) in commits.iter().enumerate() {
@@ -161,7 +161,7 @@ struct Caller {
     polled: bool,
 }
 
-/// Callers on one thread, polled when they were woken, in an order that a seed makes.
+/// Callers on one thread, polled when they are woken, in an order drawn from the seed.
 struct World {
     batcher: Batcher<Recorder>,
     callers: Vec<Caller>,
@@ -230,7 +230,7 @@ impl World {
         let batch = log.kept.swap_remove(at);
         drop(log);
         if self.chance.one_in(12) {
-            // The engine died with it.
+            // The engine dropped the batch.
             recorder.under_way.fetch_sub(1, Ordering::SeqCst);
             self.lost = true;
             drop(batch);
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Runs until no caller is awake and nothing is under way.
+    /// Runs until no caller is awake and nothing is in flight.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             let quiet = self.callers.iter().all(|one| !one.woken.0.load(Ordering::SeqCst));
@@ -265,7 +265,7 @@ impl World {
             self.poll();
             self.finish_one();
         }
-        panic!("it never came to rest");
+        panic!("the world never came to rest");
     }
 }
 
@@ -300,7 +300,7 @@ fn live_through(seed: u64) -> (usize, usize) {
 }
 
 #[test]
-fn whatever_happens_everybody_who_waits_gets_their_own_answer() {
+fn every_waiting_caller_gets_its_own_answer() {
     let mut largest = 0;
     for seed in 0..4_000 {
         largest = largest.max(live_through(seed).0);
@@ -315,7 +315,7 @@ fn no_commit_overtakes_another() {
         world.batcher.engine().keeps.store(true, Ordering::SeqCst);
         for number in 0..40 {
             world.arrive(number);
-            // Polled in the order of arrival; the answers come in any.
+            // Polled in order of arrival. The answers come in any order.
             let caller = world.callers.last_mut().unwrap();
             caller.woken.0.store(false, Ordering::SeqCst);
             let waker = Waker::from(Arc::clone(&caller.woken));
@@ -343,7 +343,7 @@ fn a_lone_caller_is_answered_in_its_first_poll() {
 }
 
 #[test]
-fn callers_that_take_turns_on_one_thread_share_batches() {
+fn alternating_callers_on_one_thread_share_batches() {
     let mut world = World::new(3);
     world.chance = Chance(3);
     for number in 0..100 {
@@ -354,7 +354,7 @@ fn callers_that_take_turns_on_one_thread_share_batches() {
 }
 
 #[test]
-fn a_few_wait_until_they_are_more_or_a_large_batch_is_over() {
+fn a_few_commits_wait_for_more_or_for_the_end_of_a_large_batch() {
     for they_become_more in [true, false] {
         let recorder = Recorder { slots: 2, keeps: true.into(), ..Recorder::default() };
         let batcher = Batcher::new(Arc::new(recorder));
@@ -418,7 +418,7 @@ fn a_refused_batch_is_sent_again_one_by_one() {
     };
     let waiting = poll_all();
     assert!(waiting.iter().all(Poll::is_pending));
-    assert_eq!(finish(), 1, "the first came alone");
+    assert_eq!(finish(), 1, "the first commit was alone");
     assert!(matches!(
         callers[0].as_mut().poll(&mut Context::from_waker(Waker::noop())),
         Poll::Ready(Ok(_))
@@ -429,7 +429,7 @@ fn a_refused_batch_is_sent_again_one_by_one() {
         rest.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
     };
     poll_rest();
-    assert_eq!(finish(), 3, "the others went together and were refused");
+    assert_eq!(finish(), 3, "the others shared a batch that was refused");
     for _ in 0..3 {
         poll_rest();
         assert_eq!(finish(), 1);
@@ -459,7 +459,7 @@ fn a_caller_that_is_never_polled_again_does_not_block_others() {
         let kept = batcher.engine().log().kept.pop().unwrap();
         batcher.engine().carry_out(kept);
     };
-    // Finishing a batch starts the next, whatever the callers do.
+    // Finishing a batch starts the next, even if no caller is polled.
     finish();
     assert!(poll(&mut first).is_ready());
     finish();
@@ -467,10 +467,11 @@ fn a_caller_that_is_never_polled_again_does_not_block_others() {
     finish();
     assert!(poll(&mut third).is_ready());
     assert!(poll(&mut stuck).is_ready());
-    // A leader that has its answer wakes one that is not polled; the clock thread helps.
+    // A leader with its answer wakes a caller that is not polled. The thread with a clock then
+    // starts the batch.
     let [mut stuck, mut leader] = [wait(3), wait(4)];
     batcher.engine().keeps.store(false, Ordering::SeqCst);
-    assert!(batcher.core.queue.begin(), "as if a caller was leading");
+    assert!(batcher.core.queue.begin(), "as if a caller were leading");
     assert!(poll(&mut stuck).is_pending() && poll(&mut leader).is_pending());
     batcher.core.queue.end();
     Arc::clone(&batcher.core).wake_up();
@@ -493,7 +494,7 @@ fn many_threads_lose_nothing() {
                         let commit = commit(number, &mut chance, false);
                         if chance.one_in(10) {
                             let waiting = batcher.commit(commit);
-                            // Given up after it was polled once.
+                            // Dropped after its first poll.
                             let mut waiting = Box::pin(waiting);
                             poll_fn(|context| {
                                 Poll::Ready(waiting.as_mut().poll(context).is_ready())
@@ -513,7 +514,7 @@ fn many_threads_lose_nothing() {
     });
 }
 
-/// Carries everything out at once, and counts.
+/// Applies every batch at once, and counts.
 #[derive(Debug, Default)]
 struct Counter(AtomicUsize);
 
@@ -538,7 +539,7 @@ impl BatchEngine for Counter {
 }
 
 #[test]
-fn callers_on_one_thread_go_together_in_every_round() {
+fn callers_on_one_thread_share_a_batch_in_every_round() {
     const CALLERS: usize = 16;
     const ROUNDS: usize = 50;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -562,11 +563,11 @@ fn callers_on_one_thread_go_together_in_every_round() {
         }
     });
     let batches = batcher.engine().0.load(Ordering::SeqCst);
-    // The first one to come may be done before another has come at all.
+    // The first caller may be done before another arrives.
     assert!(batches <= 2 * ROUNDS + 2, "{batches} batches for {ROUNDS} rounds");
 }
 
-/// Carries batches out somewhere else, some of them never.
+/// Applies batches on another thread, and drops some of them.
 #[derive(Debug)]
 struct Elsewhere {
     runtime: tokio::runtime::Handle,
@@ -632,7 +633,7 @@ fn many_threads_and_batches_elsewhere_lose_nothing() {
             .collect();
         for (number, task) in tasks.into_iter().enumerate() {
             if number % 8 == 7 {
-                // Wherever it stands.
+                // Dropped at an arbitrary point.
                 task.abort();
                 let _aborted = task.await;
             } else {
@@ -643,7 +644,7 @@ fn many_threads_and_batches_elsewhere_lose_nothing() {
 }
 
 #[test]
-fn commits_clash_when_one_writes_what_the_other_looks_at_or_writes() {
+fn commits_clash_if_one_writes_a_key_that_the_other_touches() {
     let writes = |name: &'static str| {
         Commit::builder().expect(Key::from(name), Expect::Absent).put(Key::from(name), "value")
     };

@@ -1,10 +1,10 @@
-//! What a commit does, and what it refuses.
+//! Which commits are applied, and which are refused.
 
 use super::{Harness, Space};
 use crate::{Commit, CommitError, Expect, Revision, Store};
 
-/// A load gives one answer for each key, in their order.
-pub async fn what_was_put_is_loaded_in_the_order_asked_for<H: Harness>(harness: &H) {
+/// A load returns one value per key, in the order of the keys.
+pub async fn load_returns_values_in_the_order_of_its_keys<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let (a, b) = (space.put("a", "1").await, space.put("b", "2").await);
     let keys = ["b", "missing", "a", "b"].map(|name| space.key(name));
@@ -20,8 +20,8 @@ pub async fn what_was_put_is_loaded_in_the_order_asked_for<H: Harness>(harness: 
     assert!(space.store.load(&[]).await.unwrap().values.is_empty());
 }
 
-/// A key that is expected to be absent is.
-pub async fn absent_means_that_nothing_is_there<H: Harness>(harness: &H) {
+/// A key that is expected to be absent must not exist.
+pub async fn expected_absence_requires_that_the_key_does_not_exist<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let create = |value: &'static str| {
         let key = space.key("a");
@@ -35,8 +35,8 @@ pub async fn absent_means_that_nothing_is_there<H: Harness>(harness: &H) {
     assert_eq!(space.text("a").await.unwrap(), "third");
 }
 
-/// A key that is expected at a revision was last written then, and is still there.
-pub async fn a_revision_means_that_nothing_has_changed<H: Harness>(harness: &H) {
+/// A key that is expected at a revision exists and was last written then.
+pub async fn expected_revision_requires_the_last_write<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let first = space.put("a", "1").await;
     let update = |revision: Revision, value: &'static str| {
@@ -50,13 +50,13 @@ pub async fn a_revision_means_that_nothing_has_changed<H: Harness>(harness: &H) 
     assert_eq!(space.text("a").await.unwrap(), "2");
     space.delete("a").await;
     assert!(matches!(update(second, "undead").await, Err(CommitError::Conflict(_))));
-    // It was never there at revision zero either.
+    // No key exists at revision zero.
     assert!(matches!(update(Revision::ZERO, "zero").await, Err(CommitError::Conflict(_))));
     assert!(space.get("a").await.is_none());
 }
 
-/// One expectation that is not met keeps all writes from happening.
-pub async fn all_writes_happen_or_none<H: Harness>(harness: &H) {
+/// One expectation that does not hold prevents all writes.
+pub async fn writes_are_all_or_nothing<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let revision = space.put("a", "1").await;
     space.put("b", "1").await;
@@ -81,8 +81,8 @@ pub async fn all_writes_happen_or_none<H: Harness>(harness: &H) {
     assert_eq!(revisions, [Some(done), None, Some(done)]);
 }
 
-/// The caller of a commit that conflicts can go on without another load.
-pub async fn a_conflict_shows_what_is_there_in_the_order_expected<H: Harness>(harness: &H) {
+/// After a conflict the caller can continue without another load.
+pub async fn conflict_returns_values_in_the_order_of_expectations<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let (z, a) = (space.put("z", "here").await, space.put("a", "").await);
     let names = ["z", "missing", "a"];
@@ -92,7 +92,7 @@ pub async fn a_conflict_shows_what_is_there_in_the_order_expected<H: Harness>(ha
         .expect(space.key("a"), Expect::At(z))
         .put(space.key("z"), "changed");
     let Err(CommitError::Conflict(conflict)) = space.commit(commit).await else {
-        panic!("it must conflict");
+        panic!("the commit must conflict");
     };
     let keys: Vec<_> = conflict.found.iter().map(|(key, _)| key.clone()).collect();
     assert_eq!(keys, names.map(|name| space.key(name)));
@@ -102,8 +102,9 @@ pub async fn a_conflict_shows_what_is_there_in_the_order_expected<H: Harness>(ha
     assert_eq!(found[0].as_ref().unwrap().value, "here");
 }
 
-/// One commit after another has a higher revision, which is that of what it wrote.
-pub async fn revisions_rise_and_belong_to_what_they_wrote<H: Harness>(harness: &H) {
+/// Each commit has a higher revision than the one before. The keys that it wrote have that
+/// revision.
+pub async fn revisions_rise_and_match_the_written_keys<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let mut last = space.now().await;
     for round in 0..20 {
@@ -117,8 +118,8 @@ pub async fn revisions_rise_and_belong_to_what_they_wrote<H: Harness>(harness: &
     assert!(deleted > last);
 }
 
-/// A deletion of nothing is no fault.
-pub async fn what_is_not_there_can_be_deleted<H: Harness>(harness: &H) {
+/// Deleting a missing key succeeds.
+pub async fn a_missing_key_can_be_deleted<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let commit = Commit::builder()
         .expect(space.key("a"), Expect::Absent)
@@ -132,8 +133,8 @@ pub async fn what_is_not_there_can_be_deleted<H: Harness>(harness: &H) {
     space.commit(alone).await.unwrap();
 }
 
-/// Bytes are bytes.
-pub async fn values_may_be_empty_and_keys_may_be_any_bytes<H: Harness>(harness: &H) {
+/// Keys and values are arbitrary bytes.
+pub async fn values_may_be_empty_and_keys_any_bytes<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     space.put("empty", "").await;
     assert_eq!(space.get("empty").await.unwrap().value.len(), 0);
@@ -145,8 +146,8 @@ pub async fn values_may_be_empty_and_keys_may_be_any_bytes<H: Harness>(harness: 
     }
 }
 
-/// The limits are what they say.
-pub async fn a_commit_at_the_limits_passes_and_one_beyond_does_not<H: Harness>(harness: &H) {
+/// A commit at the limits is applied, and one beyond is refused.
+pub async fn commit_limits_are_inclusive<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let limits = space.store.limits();
     let refused = |result: Result<Revision, CommitError>, what: &str| match result {
@@ -191,11 +192,11 @@ pub async fn a_commit_at_the_limits_passes_and_one_beyond_does_not<H: Harness>(h
     assert_eq!(stored.len(), limits.bytes - 2 * space.key("h").as_bytes().len());
     refused(space.commit(heavy(limits.bytes + 1, "i")).await, "bytes");
     assert!(space.get("i").await.is_none());
-    // What is this large does not stay longer than the scenario needs it.
+    // Large values are deleted when the scenario no longer needs them.
     space.delete("h").await;
 }
 
-/// What one client commits, the other one loads and expects.
+/// Commits of one client are visible to the other.
 pub async fn two_clients_see_each_other<H: Harness>(harness: &H) {
     let one = Space::new(harness).await;
     let other = one.other_client().await;

@@ -1,4 +1,4 @@
-//! What stays true when many commit at once.
+//! Guarantees that hold for concurrent commits.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::{Commit, CommitError, Expect, Key, Store};
 const TASKS: usize = 16;
 
 /// No increment is lost through one client.
-pub async fn counters_lose_nothing<H: Harness>(harness: &H) {
+pub async fn counters_lose_no_increment<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     count_together(&space, &[&space.store]).await;
 }
 
-/// Nor through two.
-pub async fn counters_lose_nothing_between_clients<H: Harness>(harness: &H) {
+/// No increment is lost through two clients.
+pub async fn counters_lose_no_increment_between_clients<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let other = space.other_client().await;
     count_together(&space, &[&space.store, &other.store]).await;
@@ -27,7 +27,7 @@ async fn count_together<H: Harness>(space: &Space<'_, H>, clients: &[&Arc<H::Sto
     const INCREMENTS: usize = 12;
     let tasks = (0..TASKS).map(|task| -> Task {
         let store = Arc::clone(clients[task % clients.len()]);
-        // Few counters and many tasks, so that most first tries fail.
+        // Few counters and many tasks, so most first attempts conflict.
         let key = space.key(format!("counter/{}", task % 3));
         Box::pin(async move {
             for _ in 0..INCREMENTS {
@@ -64,14 +64,15 @@ async fn increment(store: &impl Store, key: &Key) {
     }
 }
 
-/// Each writes what the other expects not to be there. Judged together, both would pass.
-pub async fn two_that_exclude_each_other_never_both_pass<H: Harness>(harness: &H) {
+/// Each commit writes a key that the other expects to be absent. Judged against one state, both
+/// would pass.
+pub async fn exclusive_commits_never_both_pass<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     exclude(&space, &space.store).await;
 }
 
-/// Nor through two clients.
-pub async fn two_that_exclude_each_other_never_both_pass_between_clients<H: Harness>(harness: &H) {
+/// The same through two clients.
+pub async fn exclusive_commits_never_both_pass_between_clients<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let other = space.other_client().await;
     exclude(&space, &other.store).await;
@@ -108,8 +109,8 @@ async fn exclude<H: Harness>(space: &Space<'_, H>, other: &Arc<H::Store>) {
     }
 }
 
-/// Two keys that are always written together are always loaded as they were written.
-pub async fn a_load_is_one_moment<H: Harness>(harness: &H) {
+/// Two keys that are always written together are always loaded together.
+pub async fn load_reads_one_revision<H: Harness>(harness: &H) {
     const ROUNDS: u32 = 60;
     let space = Space::new(harness).await;
     let keys = [space.key("a"), space.key("b")];
@@ -139,8 +140,9 @@ pub async fn a_load_is_one_moment<H: Harness>(harness: &H) {
     harness.run_together(tasks).await;
 }
 
-/// Of many that commit at once, exactly those fail that should, whatever they have in common.
-pub async fn a_conflict_touches_nobody_else<H: Harness>(harness: &H) {
+/// Among concurrent commits, exactly those with a failing expectation conflict, whatever keys they
+/// share.
+pub async fn conflict_does_not_affect_other_commits<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let gate = space.put("gate", "open").await;
     let shut = space.put("shut", "").await;
@@ -149,7 +151,8 @@ pub async fn a_conflict_touches_nobody_else<H: Harness>(harness: &H) {
         let key = space.key(format!("{number:02}"));
         let (gate_key, shut_key) = (space.key("gate"), space.key("shut"));
         Box::pin(async move {
-            // A third expects something else of its own key, and some that a gate were open.
+            // A third of them expects a wrong revision of its own key, and some expect an open
+            // gate.
             let (fails, waits) = (number.is_multiple_of(3), number.is_multiple_of(5));
             let own = if fails { Expect::At(gate) } else { Expect::Absent };
             let gate = if waits { (shut_key, gate) } else { (gate_key, gate) };
@@ -175,8 +178,8 @@ pub async fn a_conflict_touches_nobody_else<H: Harness>(harness: &H) {
     }
 }
 
-/// A caller that no longer waits keeps nobody else from committing.
-pub async fn a_caller_that_goes_away_stops_nobody<H: Harness>(harness: &H) {
+/// A dropped caller does not prevent the commits of others.
+pub async fn dropped_caller_does_not_block_others<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let tasks = (0..40).map(|number: u32| -> Task {
         let store = Arc::clone(&space.store);

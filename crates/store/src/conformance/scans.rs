@@ -1,4 +1,4 @@
-//! What a scan shows.
+//! The contents and the order of scans.
 
 use super::{Harness, Space};
 use crate::{Key, ScanError, ScanFrom, Store, StoreRange, Versioned};
@@ -13,7 +13,7 @@ async fn scan<H: Harness>(
     while let Some(next) = page.next {
         assert_eq!(next.revision, revision);
         page = space.store.scan(range, ScanFrom { limit, after: Some(next) }).await?;
-        assert_eq!(page.revision, revision, "a page is of another moment");
+        assert_eq!(page.revision, revision, "a page has another revision");
         assert!(page.entries.len() <= limit);
         entries.extend(page.entries);
     }
@@ -26,7 +26,7 @@ async fn names<H: Harness>(space: &Space<'_, H>, range: &StoreRange) -> Vec<Vec<
     entries.iter().map(|(key, _)| key.as_bytes()[space.prefix.len()..].to_vec()).collect()
 }
 
-/// Shorter before longer, and bytes as numbers without a sign.
+/// A shorter key sorts before a longer one, and bytes compare as unsigned numbers.
 pub async fn keys_are_ordered_as_bytes<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let ordered: [&[u8]; 9] =
@@ -37,7 +37,7 @@ pub async fn keys_are_ordered_as_bytes<H: Harness>(harness: &H) {
     assert_eq!(names(&space, &space.range()).await, ordered);
 }
 
-/// From the start on, up to the end and without it.
+/// A range includes its start and excludes its end.
 pub async fn a_range_has_its_start_and_not_its_end<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     for name in ["a", "b", "c", "d"] {
@@ -54,7 +54,7 @@ pub async fn a_range_has_its_start_and_not_its_end<H: Harness>(harness: &H) {
     assert_eq!([&found[0].0, &found[1].0], [&space.key("c"), &space.key("d")]);
 }
 
-/// The end of a prefix is not found by adding a byte.
+/// The end of a prefix of highest bytes is not the prefix plus one byte.
 pub async fn a_prefix_of_highest_bytes_reaches_its_end<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let inside: [&[u8]; 3] = [b"\xff", b"\xff\0", b"\xff\xff\xff"];
@@ -65,8 +65,8 @@ pub async fn a_prefix_of_highest_bytes_reaches_its_end<H: Harness>(harness: &H) 
     assert_eq!(names(&space, &space.range_of(b"\xff")).await, inside);
 }
 
-/// Whatever the size of the pages.
-pub async fn pages_make_up_the_range<H: Harness>(harness: &H) {
+/// Pages of any size together make up the range.
+pub async fn pages_cover_the_range<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let mut expected = Vec::new();
     for number in 0..23 {
@@ -83,15 +83,15 @@ pub async fn pages_make_up_the_range<H: Harness>(harness: &H) {
     assert!(!first.entries.is_empty() && first.entries.len() <= 7 && first.next.is_some());
 }
 
-/// Commits between two pages are not seen, or the scan says that it cannot go on.
-pub async fn pages_are_of_one_moment_or_the_scan_has_moved<H: Harness>(harness: &H) {
+/// Commits between two pages are invisible, or the scan reports that it has moved.
+pub async fn pages_are_of_one_revision_or_the_scan_has_moved<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     for number in 0..20 {
         space.put(format!("{number:02}"), "before").await;
     }
     let limit = 5;
     let first = space.store.scan(&space.range(), ScanFrom::first(limit)).await.unwrap();
-    // One before the place where the scan stands, some behind it, one that is new, one that goes.
+    // One key before the position of the scan, some behind it, a new one, and a deleted one.
     space.put("01", "after").await;
     space.put("15", "after").await;
     space.put("155", "after").await;
@@ -116,8 +116,8 @@ pub async fn pages_are_of_one_moment_or_the_scan_has_moved<H: Harness>(harness: 
     assert!(entries.iter().all(|(_, found)| found.value == "before"));
 }
 
-/// If a store can be told to forget, a scan does not go on with something else.
-pub async fn a_moment_that_is_forgotten_cannot_be_scanned<H: Harness>(harness: &H) {
+/// After a compaction, a scan never continues at another revision.
+pub async fn compacted_revision_cannot_be_scanned<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     for name in ["a", "b", "c"] {
         space.put(name, "").await;
@@ -130,7 +130,7 @@ pub async fn a_moment_that_is_forgotten_cannot_be_scanned<H: Harness>(harness: &
     let page = ScanFrom { limit: 1, after: first.next };
     match space.store.scan(&space.range(), page).await {
         Err(ScanError::Moved) => {}
-        // A store may hold on to a moment for those who are at it.
+        // A store may keep a revision while a scan uses it.
         Ok(page) => assert_eq!(page.revision, first.revision),
         Err(ScanError::Store(error)) => panic!("{error}"),
     }

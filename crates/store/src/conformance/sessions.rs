@@ -1,18 +1,18 @@
-//! What belongs to a session, and for how long.
+//! Conformance of sessions: which keys belong to a session, and for how long.
 
 use std::sync::Arc;
 
 use super::{Harness, Space, Task, gone};
 use crate::{Commit, CommitError, Expect, SessionError, Store};
 
-/// When nobody keeps the session alive, its keys go, all at once, and watches see it.
-pub async fn what_is_put_in_a_session_goes_with_it<H: Harness>(harness: &H) {
+/// When a session expires, all its keys are deleted at one revision, and watches report it.
+pub async fn session_end_deletes_its_keys<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();
     assert!(session.ttl >= harness.ttl());
-    space.put_in("a", "mine", session.id).await;
-    space.put_in("b", "mine", session.id).await;
-    space.put("c", "everybody's").await;
+    space.put_in("a", "bound", session.id).await;
+    space.put_in("b", "bound", session.id).await;
+    space.put("c", "unbound").await;
     assert_eq!(space.get("a").await.unwrap().session, Some(session.id));
     assert_eq!(space.get("c").await.unwrap().session, None);
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -21,14 +21,14 @@ pub async fn what_is_put_in_a_session_goes_with_it<H: Harness>(harness: &H) {
     assert_eq!(changes, [gone("a"), gone("b")]);
     assert!(space.now().await >= revision);
     assert!(space.get("a").await.is_none() && space.get("b").await.is_none());
-    assert_eq!(space.text("c").await.unwrap(), "everybody's");
+    assert_eq!(space.text("c").await.unwrap(), "unbound");
 }
 
-/// For as long as somebody keeps it alive in time.
-pub async fn a_session_that_is_kept_alive_stays<H: Harness>(harness: &H) {
+/// A session lives for as long as keep-alives arrive in time.
+pub async fn keep_alive_extends_a_session<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();
-    space.put_in("a", "mine", session.id).await;
+    space.put_in("a", "bound", session.id).await;
     for _ in 0..4 {
         harness.pass(session.ttl / 2).await;
         space.store.keep_alive(session.id).await.unwrap();
@@ -40,8 +40,8 @@ pub async fn a_session_that_is_kept_alive_stays<H: Harness>(harness: &H) {
     assert!(matches!(late, Err(SessionError::Gone(id)) if id == session.id), "{late:?}");
 }
 
-/// Closing is the end, and there is only one.
-pub async fn a_closed_session_is_gone_at_once<H: Harness>(harness: &H) {
+/// Closing ends a session. A second close reports that it has ended.
+pub async fn closed_session_ends_at_once<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let kept = space.store.open_session(harness.ttl()).await.unwrap();
     let closed = space.store.open_session(harness.ttl()).await.unwrap();
@@ -59,8 +59,8 @@ pub async fn a_closed_session_is_gone_at_once<H: Harness>(harness: &H) {
     assert!(space.get("kept").await.is_none());
 }
 
-/// The whole commit is refused.
-pub async fn nothing_can_be_put_in_a_session_that_has_ended<H: Harness>(harness: &H) {
+/// A commit that puts a key into an ended session is refused as a whole.
+pub async fn ended_session_accepts_no_keys<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();
     space.store.close_session(session.id).await.unwrap();
@@ -73,8 +73,8 @@ pub async fn nothing_can_be_put_in_a_session_that_has_ended<H: Harness>(harness:
     assert!(space.get("a").await.is_none() && space.get("b").await.is_none());
 }
 
-/// Commits that happen to travel with one that is refused are judged by themselves.
-pub async fn a_dead_session_harms_nobody_else_in_the_batch<H: Harness>(harness: &H) {
+/// The other commits of the same batch are applied.
+pub async fn ended_session_fails_only_its_own_commit<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let dead = space.store.open_session(harness.ttl()).await.unwrap();
     space.store.close_session(dead.id).await.unwrap();
@@ -99,21 +99,21 @@ pub async fn a_dead_session_harms_nobody_else_in_the_batch<H: Harness>(harness: 
     }
 }
 
-/// Putting it without one takes a key out of its session.
-pub async fn a_key_put_again_without_a_session_stays<H: Harness>(harness: &H) {
+/// A put without a session removes the key from its session.
+pub async fn key_put_without_a_session_leaves_its_session<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();
-    space.put_in("a", "mine", session.id).await;
-    space.put_in("b", "mine", session.id).await;
-    space.put("a", "everybody's").await;
+    space.put_in("a", "bound", session.id).await;
+    space.put_in("b", "bound", session.id).await;
+    space.put("a", "unbound").await;
     assert_eq!(space.get("a").await.unwrap().session, None);
     space.store.close_session(session.id).await.unwrap();
-    assert_eq!(space.text("a").await.unwrap(), "everybody's");
+    assert_eq!(space.text("a").await.unwrap(), "unbound");
     assert!(space.get("b").await.is_none());
 }
 
-/// A key belongs to one session only.
-pub async fn a_key_goes_with_the_session_that_put_it_last<H: Harness>(harness: &H) {
+/// A key belongs to one session only: the last one that wrote it.
+pub async fn key_belongs_to_the_session_that_wrote_it_last<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let first = space.store.open_session(harness.ttl()).await.unwrap();
     let second = space.store.open_session(harness.ttl()).await.unwrap();
@@ -125,12 +125,12 @@ pub async fn a_key_goes_with_the_session_that_put_it_last<H: Harness>(harness: &
     assert!(space.get("a").await.is_none());
 }
 
-/// The end of a session takes only what is still its own.
-pub async fn a_key_that_was_deleted_does_not_go_twice<H: Harness>(harness: &H) {
+/// The end of a session deletes only keys that still belong to it.
+pub async fn deleted_key_is_not_deleted_again_by_its_session<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();
-    space.put_in("a", "mine", session.id).await;
-    space.put_in("b", "mine", session.id).await;
+    space.put_in("a", "bound", session.id).await;
+    space.put_in("b", "bound", session.id).await;
     space.delete("a").await;
     space.put("a", "again").await;
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -139,8 +139,8 @@ pub async fn a_key_that_was_deleted_does_not_go_twice<H: Harness>(harness: &H) {
     assert_eq!(space.text("a").await.unwrap(), "again");
 }
 
-/// Whoever knows a session's id can use it, keep it and end it.
-pub async fn a_session_is_shared_by_all_clients<H: Harness>(harness: &H) {
+/// Any client that has the id of a session can use, extend and close it.
+pub async fn session_is_shared_by_all_clients<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let other = space.other_client().await;
     let session = space.store.open_session(harness.ttl()).await.unwrap();

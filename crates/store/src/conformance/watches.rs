@@ -1,12 +1,12 @@
-//! What a watch tells.
+//! The changes that a watch delivers.
 
 use std::sync::Arc;
 
 use super::{Harness, Space, Task, gone, put};
 use crate::{Commit, Expect, Revision, Store, WatchError};
 
-/// Every change, one after the other.
-pub async fn changes_come_in_order_and_once<H: Harness>(harness: &H) {
+/// A watch delivers every change, in order.
+pub async fn changes_arrive_once_and_in_order<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let mut watcher = space.watch(&space.range(), space.now().await).await;
     let mut expected = Vec::new();
@@ -21,7 +21,7 @@ pub async fn changes_come_in_order_and_once<H: Harness>(harness: &H) {
 }
 
 /// All changes of a commit are in one set.
-pub async fn changes_of_one_commit_come_together<H: Harness>(harness: &H) {
+pub async fn changes_of_one_commit_arrive_together<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     space.put("b", "old").await;
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -35,8 +35,8 @@ pub async fn changes_of_one_commit_come_together<H: Harness>(harness: &H) {
     assert_eq!(watcher.names().await, (revision, expected));
 }
 
-/// What was committed at the revision itself is not told again.
-pub async fn a_watch_begins_after_its_revision<H: Harness>(harness: &H) {
+/// A change at the start revision is not delivered.
+pub async fn watch_starts_after_its_revision<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     space.put("a", "1").await;
     let second = space.put("a", "2").await;
@@ -45,8 +45,8 @@ pub async fn a_watch_begins_after_its_revision<H: Harness>(harness: &H) {
     assert_eq!(watcher.names().await, (third, vec![put("a", "3")]));
 }
 
-/// A watch that begins in the past tells what it has missed, then goes on.
-pub async fn changes_before_a_watch_are_caught_up_with<H: Harness>(harness: &H) {
+/// A watch from an earlier revision delivers the missed changes and then continues.
+pub async fn watch_delivers_earlier_changes_first<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let first = space.put("a", "1").await;
     let second = space.put("b", "2").await;
@@ -58,8 +58,8 @@ pub async fn changes_before_a_watch_are_caught_up_with<H: Harness>(harness: &H) 
     assert_eq!(watcher.names().await, (fourth, vec![put("c", "4")]));
 }
 
-/// A key that was there and goes is a change; one that was not is none.
-pub async fn a_deletion_is_seen_and_one_of_nothing_is_not<H: Harness>(harness: &H) {
+/// Deleting an existing key is a change. Deleting a missing key is none.
+pub async fn only_deletions_of_existing_keys_are_changes<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     space.put("a", "1").await;
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -70,8 +70,8 @@ pub async fn a_deletion_is_seen_and_one_of_nothing_is_not<H: Harness>(harness: &
     assert_eq!(watcher.names().await, (deleted, vec![gone("a")]));
 }
 
-/// Changes elsewhere are not told, also not those of a commit that changes both.
-pub async fn only_the_range_is_watched<H: Harness>(harness: &H) {
+/// Changes outside the range are not delivered, even those of a commit that changes both.
+pub async fn watch_delivers_only_its_range<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let mut watcher = space.watch(&space.range_of("in/"), space.now().await).await;
     space.put("in", "no").await;
@@ -84,8 +84,8 @@ pub async fn only_the_range_is_watched<H: Harness>(harness: &H) {
     assert_eq!(watcher.names().await, (revision, vec![put("in/a", "yes")]));
 }
 
-/// Watches do not take changes from each other, and one that is dropped disturbs nobody.
-pub async fn several_watches_see_the_same<H: Harness>(harness: &H) {
+/// Each watch gets all changes, and dropping one does not affect the others.
+pub async fn watches_are_independent<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let now = space.now().await;
     let mut watchers = Vec::new();
@@ -101,8 +101,8 @@ pub async fn several_watches_see_the_same<H: Harness>(harness: &H) {
     }
 }
 
-/// Whoever commits.
-pub async fn a_watch_sees_what_others_commit<H: Harness>(harness: &H) {
+/// Commits of another client are delivered.
+pub async fn watch_delivers_commits_of_other_clients<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let other = space.other_client().await;
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -113,8 +113,8 @@ pub async fn a_watch_sees_what_others_commit<H: Harness>(harness: &H) {
     }
 }
 
-/// Who does not read gets what fits, in order, and then learns that there was more.
-pub async fn a_reader_that_is_too_slow_has_a_gap<H: Harness>(harness: &H) {
+/// A reader that does not read gets what fits, in order, and then a gap.
+pub async fn slow_reader_gets_a_gap<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let capacity = harness.watch_capacity();
     let mut watcher = space.watch(&space.range(), space.now().await).await;
@@ -131,11 +131,11 @@ pub async fn a_reader_that_is_too_slow_has_a_gap<H: Harness>(harness: &H) {
         }
     }
     assert!(seen.len() <= capacity && written.starts_with(&seen), "{} were read", seen.len());
-    assert!(matches!(watcher.next().await, Err(WatchError::Gap)), "after a gap comes nothing");
+    assert!(matches!(watcher.next().await, Err(WatchError::Gap)), "no change follows a gap");
 }
 
-/// If a store can be told to forget, a watch from before does not pretend to be whole.
-pub async fn what_is_forgotten_cannot_be_watched<H: Harness>(harness: &H) {
+/// After a compaction, a watch from an earlier revision reports a gap.
+pub async fn compacted_changes_cannot_be_watched<H: Harness>(harness: &H) {
     let space = Space::new(harness).await;
     let first = space.put("a", "1").await;
     let second = space.put("a", "2").await;
@@ -148,7 +148,7 @@ pub async fn what_is_forgotten_cannot_be_watched<H: Harness>(harness: &H) {
             Ok(mut changes) => changes.next().await.map(|set| set.revision),
             Err(error) => Err(error),
         };
-        // What came after the forgotten may still be known, but nothing may be left out.
+        // Later changes may still be delivered, but none may be left out.
         match ended {
             Err(WatchError::Gap) => {}
             Ok(revision) => assert_eq!((missed, revision), (second, third)),
@@ -160,8 +160,8 @@ pub async fn what_is_forgotten_cannot_be_watched<H: Harness>(harness: &H) {
     assert_eq!(watcher.names().await, (fourth, vec![put("a", "4")]));
 }
 
-/// With many writers, a reader sees each key's values rise without a hole.
-pub async fn a_watch_under_fire_misses_nothing<H: Harness>(harness: &H) {
+/// With many writers, a reader sees the values of each key rise without a hole.
+pub async fn watch_misses_nothing_under_load<H: Harness>(harness: &H) {
     const WRITERS: usize = 8;
     const ROUNDS: usize = 25;
     let space = Space::new(harness).await;

@@ -1,4 +1,4 @@
-//! How to authenticate with an etcd cluster, as plain data: files and names, not their contents.
+//! How to authenticate with an etcd cluster, as plain data: names and paths of files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,50 +6,55 @@ use std::time::Duration;
 
 use super::options::{EtcdOptions, EtcdTimeouts, EtcdTls};
 
-/// What a client needs to know of an etcd cluster besides where it is.
+/// The access options of an etcd cluster, without its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// For TLS: the certificate authority of the members, in PEM.
     pub ca: Option<PathBuf>,
-    /// For TLS: our own certificate, where members want to see one, in PEM.
+    /// For TLS: the client certificate, if the members require one, in PEM.
     pub cert: Option<PathBuf>,
-    /// The private key of our certificate, in PEM.
+    /// The private key of the client certificate, in PEM.
     pub key: Option<PathBuf>,
-    /// The user name, where etcd wants one.
+    /// The user name, if the cluster has users.
     pub user: Option<String>,
-    /// A file with the user's password, and nothing else but perhaps a newline.
+    /// A file with the password and at most a newline.
     pub password_file: Option<PathBuf>,
+    /// Whether the password may be sent without TLS.
+    pub allow_plaintext_password: bool,
     /// Timeout of a call.
     pub timeout: Option<Duration>,
 }
 
-/// Why an access cannot be used.
+/// Why access options are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdAccessError {
     /// TLS without a certificate authority.
-    #[error("etcds:// needs the certificate of the authority that has signed those of the members")]
+    #[error("etcds:// needs the certificate of the members' authority")]
     NoAuthority,
     /// Certificates without TLS.
-    #[error("there are certificates for the store, but it is etcd:// and not etcds://")]
+    #[error("certificates need an etcds:// URL, but the store URL is etcd://")]
     NotSecure,
+    /// A password without TLS.
+    #[error("a password over etcd:// can be read on the network; use an etcds:// URL")]
+    PlaintextPassword,
     /// One of a pair without the other.
     #[error("{0} and {1} go together")]
     Pair(&'static str, &'static str),
     /// A file cannot be read.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The file.
         path: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The password is not UTF-8.
-    #[error("the password of etcd is no text")]
+    #[error("the password of etcd is not UTF-8")]
     Password,
 }
 
 impl EtcdAccess {
-    /// The options to connect to these members with. Reads the files.
+    /// The client options for these members. Reads the files.
     pub fn options(&self, members: &[String]) -> Result<EtcdOptions, EtcdAccessError> {
         let mut options = EtcdOptions::new(members.to_vec());
         let is_secure = members.iter().any(|member| member.starts_with("https://"));
@@ -58,6 +63,10 @@ impl EtcdAccess {
         }
         if self.user.is_some() != self.password_file.is_some() {
             return Err(EtcdAccessError::Pair("a user", "the file with the password"));
+        }
+        let is_plain = members.iter().any(|member| !member.starts_with("https://"));
+        if self.password_file.is_some() && is_plain && !self.allow_plaintext_password {
+            return Err(EtcdAccessError::PlaintextPassword);
         }
         match &self.ca {
             Some(ca) if is_secure => options = options.tls(self.tls(ca)?),
@@ -90,7 +99,7 @@ fn read(file: &Path) -> Result<Vec<u8>, EtcdAccessError> {
     std::fs::read(file).map_err(failed)
 }
 
-/// A call leaves time to ask a second member when the first one does not answer.
+/// A call leaves time to try a second member after the first one.
 fn timeouts(call: Duration) -> EtcdTimeouts {
     let usual = EtcdTimeouts::default();
     let part = call.saturating_mul(2) / 5;
@@ -107,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_call_still_asks_two_members() {
+    fn a_short_call_still_tries_two_members() {
         let short = timeouts(Duration::from_secs(1));
         assert!(short.connect * 2 < short.call && short.attempt * 2 < short.call, "{short:?}");
         assert_eq!(timeouts(Duration::from_secs(5)), EtcdTimeouts::default());
@@ -121,6 +130,11 @@ mod tests {
         let _options = nothing.options(&plain).unwrap();
         let user = EtcdAccess { user: Some("u".to_owned()), ..EtcdAccess::default() };
         assert!(matches!(user.options(&plain), Err(EtcdAccessError::Pair(..))));
+        let file = Some("does not exist".into());
+        let password = EtcdAccess { password_file: file, ..user };
+        assert!(matches!(password.options(&plain), Err(EtcdAccessError::PlaintextPassword)));
+        let allowed = EtcdAccess { allow_plaintext_password: true, ..password };
+        assert!(matches!(allowed.options(&plain), Err(EtcdAccessError::File { .. })));
         let missing = EtcdAccess { ca: Some("does not exist".into()), ..EtcdAccess::default() };
         assert!(matches!(missing.options(&plain), Err(EtcdAccessError::NotSecure)));
         assert!(matches!(missing.options(&secure), Err(EtcdAccessError::File { .. })));

@@ -1,4 +1,4 @@
-//! What etcd answers, as we see it.
+//! Converts answers of etcd to the types of this crate.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -8,22 +8,22 @@ use crate::error::{Fault, FaultKind};
 use crate::key::{Key, StoreRange};
 use crate::store::{Revision, SessionId, Versioned};
 
-/// An answer that does not fit the question.
-pub(crate) fn nonsense(what: &str) -> Fault {
-    Fault::new(FaultKind::Other, format!("etcd has answered {what} with something else"))
+/// The error for an answer that does not match its request.
+pub(crate) fn mismatched(what: &str) -> Fault {
+    Fault::new(FaultKind::Other, format!("etcd answered {what} with a mismatched response"))
 }
 
-/// The moment that an answer is of.
-pub(crate) fn moment(header: Option<&ResponseHeader>) -> Revision {
+/// The revision of an answer.
+pub(crate) fn revision_of(header: Option<&ResponseHeader>) -> Revision {
     revision(header.map_or(0, |header| header.revision))
 }
 
-/// A revision of etcd, which never is below zero.
+/// Converts a revision of etcd, which is never negative.
 pub(crate) const fn revision(number: i64) -> Revision {
     Revision::new(number.unsigned_abs())
 }
 
-/// A key and what is under it; none if the key is not ours.
+/// A key and its value, or `None` if the key is outside the namespace.
 pub(crate) fn entry(namespace: &Namespace, found: KeyValue) -> Option<(Key, Versioned)> {
     let key = namespace.inner(&found.key)?;
     Some((key, versioned(found)))
@@ -31,18 +31,18 @@ pub(crate) fn entry(namespace: &Namespace, found: KeyValue) -> Option<(Key, Vers
 
 fn versioned(found: KeyValue) -> Versioned {
     let session = (found.lease != 0).then(|| SessionId::new(found.lease.cast_unsigned()));
-    // An answer is one block of memory that every value points into. What is kept shall not keep
-    // the rest of the answer as well.
+    // All values of an answer share one block of memory. A copy avoids keeping the whole answer
+    // alive.
     let value = Bytes::copy_from_slice(&found.value);
     Versioned::new(value, revision(found.mod_revision), session)
 }
 
-/// What was found under one key.
+/// The value of one key.
 pub(crate) fn single(range: RangeResponse) -> Option<Versioned> {
     range.kvs.into_iter().next().map(versioned)
 }
 
-/// The results of the reads of a transaction that only reads, in their order.
+/// The results of a transaction that only reads, in order.
 pub(crate) fn reads(responses: Vec<ResponseOp>) -> Option<Vec<Option<Versioned>>> {
     let read = |operation: ResponseOp| match operation.response {
         Some(Response::ResponseRange(range)) => Some(single(range)),
@@ -51,15 +51,15 @@ pub(crate) fn reads(responses: Vec<ResponseOp>) -> Option<Vec<Option<Versioned>>
     responses.into_iter().map(read).collect()
 }
 
-/// What all keys of one store begin with in etcd.
+/// The prefix of all keys of a store in etcd.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     prefix: Bytes,
-    /// The first key after all of ours; etcd's own sign for the end of all keys if there is none.
+    /// The first key after the namespace, or etcd's mark for the end of all keys.
     end: Bytes,
 }
 
-/// etcd's way to say: no end.
+/// etcd's mark for an open end.
 const NO_END: &[u8] = &[0];
 
 impl Namespace {
@@ -72,7 +72,7 @@ impl Namespace {
         &self.prefix
     }
 
-    /// A key as etcd sees it.
+    /// A key with the prefix.
     pub(crate) fn outer(&self, key: &Key) -> Bytes {
         let mut bytes = BytesMut::with_capacity(self.prefix.len() + key.as_bytes().len());
         bytes.put_slice(&self.prefix);
@@ -80,12 +80,12 @@ impl Namespace {
         bytes.freeze()
     }
 
-    /// A key of etcd as we see it; none if it is not ours.
+    /// A key without the prefix, or `None` if it is outside the namespace.
     pub(crate) fn inner(&self, key: &[u8]) -> Option<Key> {
         key.strip_prefix(&*self.prefix).map(|ours| Key::new(Bytes::copy_from_slice(ours)))
     }
 
-    /// A range as etcd sees it: from the first key up to, and without, the second.
+    /// A range with the prefix, as its first key and its exclusive end.
     pub(crate) fn range(&self, range: &StoreRange) -> (Bytes, Bytes) {
         let end = range.end().map_or_else(|| self.end.clone(), |end| self.outer(end));
         (self.outer(range.start()), end)
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_go_in_and_come_out_again() {
+    fn prefixed_keys_round_trip() {
         let ours = Namespace::new(Bytes::from_static(b"ours/"));
         assert_eq!(ours.outer(&Key::from("a")), "ours/a");
         assert_eq!(ours.inner(b"ours/a"), Some(Key::from("a")));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_end_ends_where_the_namespace_does() {
+    fn an_open_range_ends_with_the_namespace() {
         let ours = Namespace::new(Bytes::from_static(b"ours/"));
         let all = ours.range(&StoreRange::prefix(""));
         assert_eq!(all, (Bytes::from_static(b"ours/"), Bytes::from_static(b"ours0")));

@@ -1,4 +1,4 @@
-//! Calls to whichever member of the cluster answers.
+//! Calls to any member of the cluster that answers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,23 +20,23 @@ use crate::error::{Fault, FaultKind};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether a call may be made again when it is not known what has become of it.
+/// Whether a call with unknown outcome may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Yes: it only reads, or doing it twice is the same as once.
+    /// Always: it only reads, or is idempotent.
     Freely,
     /// Only if it surely was not applied.
-    IfNothingHappened,
+    IfNotApplied,
 }
 
-/// How long, and with which pauses, something is tried again.
+/// The deadline and the pauses of retries.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Backoff {
     deadline: Option<Instant>,
     pause: Duration,
 }
 
-impl Patience {
+impl Backoff {
     pub(crate) fn new(time: Duration) -> Self {
         Self { deadline: Some(Instant::now() + time), pause: FIRST_PAUSE }
     }
@@ -45,7 +45,7 @@ impl Patience {
         Self { deadline: None, pause: FIRST_PAUSE }
     }
 
-    /// What comes of a try, if anything does in time.
+    /// The result of an attempt, if it ends in time.
     pub(crate) async fn within<T>(&self, attempt: impl Future<Output = T>) -> Option<T> {
         match self.deadline {
             Some(deadline) => timeout_at(deadline, attempt).await.ok(),
@@ -53,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// Waits before the next try, unless there is no time for one.
+    /// Waits before the next attempt. Returns false if there is no time for one.
     pub(crate) async fn pause(&mut self) -> bool {
         if self.deadline.is_some_and(|deadline| Instant::now() + self.pause >= deadline) {
             return false;
@@ -64,24 +64,24 @@ impl Patience {
     }
 }
 
-/// The cluster. One connection at a time is in use, to one of the members; when it fails, the next
-/// member has its turn.
+/// The client of a cluster. It uses one connection at a time. When that fails, it connects to the
+/// next member.
 #[derive(Debug)]
 pub(crate) struct Client {
     endpoints: Vec<Endpoint>,
     options: EtcdOptions,
     current: Mutex<Current>,
-    /// Where tasks run, also those of callers that run somewhere else.
+    /// The runtime of all tasks, even for callers on another runtime.
     runtime: Handle,
 }
 
 #[derive(Debug, Default)]
 struct Current {
-    /// The endpoint that has its turn.
+    /// The endpoint to connect to.
     turn: usize,
     opened: u64,
     connection: Option<Arc<Connection>>,
-    /// When no member could be reached, and why.
+    /// When and why no member could be reached.
     failed: Option<(Instant, EtcdFailure)>,
 }
 
@@ -89,12 +89,12 @@ impl Client {
     pub(crate) fn new(options: EtcdOptions) -> Result<Self, Fault> {
         let endpoints = endpoints(&options)?;
         if endpoints.is_empty() {
-            return Err(Fault::new(FaultKind::Other, "no endpoint of etcd is given"));
+            return Err(Fault::new(FaultKind::Other, "no etcd endpoint is configured"));
         }
         Ok(Self { endpoints, options, current: Mutex::default(), runtime: Handle::current() })
     }
 
-    /// Runs something to its end beside everything else.
+    /// Runs a task to its end in the background.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
     }
@@ -103,8 +103,8 @@ impl Client {
         &self.options.timeouts
     }
 
-    /// Makes a call on the connection that is in use, and if that fails and the call may be made
-    /// again, on the next, until the time of a call is over.
+    /// Makes a call on the current connection. If it fails and may be repeated, the next connection
+    /// is used, until the timeout of a call.
     pub(crate) async fn call<T, F, Answer>(
         &self,
         what: &str,
@@ -118,8 +118,8 @@ impl Client {
         self.call_within(self.options.timeouts.call, &|| (), what, repeat, call).await
     }
 
-    /// The same, until some other time is over. It is notified when an answer takes unusually long,
-    /// and by then others are sent elsewhere.
+    /// The same with another timeout. `is_slow` is called when an answer takes unusually long. By
+    /// then, new requests use another connection.
     pub(crate) async fn call_within<T, F, Answer>(
         &self,
         time: Duration,
@@ -133,7 +133,7 @@ impl Client {
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
     {
         let deadline = Instant::now() + time;
-        let mut patience = Patience { deadline: Some(deadline), pause: FIRST_PAUSE };
+        let mut backoff = Backoff { deadline: Some(deadline), pause: FIRST_PAUSE };
         loop {
             let failure = match self.attempt(what, repeat, deadline, is_slow, &call).await {
                 Ok(answer) => return Ok(answer),
@@ -141,7 +141,7 @@ impl Client {
             };
             let again = failure.remedy == Remedy::AnotherConnection
                 && (repeat == Repeat::Freely || failure.effect == Effect::Nothing);
-            if !again || !patience.pause().await {
+            if !again || !backoff.pause().await {
                 return Err(failure);
             }
         }
@@ -167,14 +167,14 @@ impl Client {
         let first = rest.min(self.options.timeouts.attempt);
         let time = match repeat {
             Repeat::Freely => first,
-            Repeat::IfNothingHappened => rest,
+            Repeat::IfNotApplied => rest,
         };
         let ends = Instant::now() + time;
         let mut calling = pin!(call(Arc::clone(&connection), time));
         let mut answer = timeout(first, &mut calling).await;
         if answer.is_err() && first < time {
-            // It may still be answered. Later requests better go to another member, but an
-            // answer must not wait until another member is found.
+            // The call may still be answered. Later requests better go to another member, but this
+            // answer must not wait for the new connection.
             let giving_up = async {
                 self.retire(&connection).await;
                 is_slow();
@@ -199,7 +199,7 @@ impl Client {
         Err(failure)
     }
 
-    /// The connection that is in use; a new one if there is none.
+    /// The current connection, or a new one.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, EtcdFailure> {
         let asked = Instant::now();
         let mut current = self.current.lock().await;
@@ -209,7 +209,7 @@ impl Client {
         if let Some((when, failure)) = &current.failed
             && *when > asked
         {
-            // One caller has tried for all that were waiting.
+            // One caller has tried on behalf of all that were waiting.
             return Err(failure.clone());
         }
         let connected = self.connect(&mut current).await;
@@ -217,14 +217,14 @@ impl Client {
         connected
     }
 
-    /// Tries each member, beginning with the one that has its turn.
+    /// Tries each member, starting with the current endpoint.
     async fn connect(&self, current: &mut Current) -> Result<Arc<Connection>, EtcdFailure> {
         let mut last = unreached();
         for _ in 0..self.endpoints.len() {
             let turn = current.turn % self.endpoints.len().max(1);
             let Some(endpoint) = self.endpoints.get(turn) else { break };
             current.opened += 1;
-            // Before it is known how it ends: a caller may not wait for that.
+            // Advanced first, because the caller may be dropped while it connects.
             current.turn = turn + 1;
             match Connection::open(endpoint, current.opened, &self.options).await {
                 Ok(connection) => {
@@ -233,7 +233,7 @@ impl Client {
                     current.connection = Some(Arc::clone(&connection));
                     return Ok(connection);
                 }
-                // Another member would say the same.
+                // Another member would report the same.
                 Err(failure) if failure.remedy != Remedy::AnotherConnection => return Err(failure),
                 Err(failure) => last = failure,
             }
@@ -241,7 +241,7 @@ impl Client {
         Err(last)
     }
 
-    /// Gives up a connection that has failed, unless another caller has done so already.
+    /// Drops a failed connection, unless another caller has already done so.
     pub(crate) async fn retire(&self, failed: &Connection) {
         let mut current = self.current.lock().await;
         if current.connection.as_ref().is_some_and(|connection| connection.id == failed.id) {
@@ -252,11 +252,11 @@ impl Client {
 }
 
 fn unreached() -> EtcdFailure {
-    let text = "no member of etcd could be reached";
+    let text = "no etcd member can be reached";
     EtcdFailure::unconnected(Fault::new(FaultKind::Unreachable, text))
 }
 
-/// The endpoints of a cluster, as tonic sees them.
+/// The endpoints of a cluster in tonic's form.
 pub(crate) fn endpoints(options: &EtcdOptions) -> Result<Vec<Endpoint>, Fault> {
     options.endpoints.iter().map(|address| endpoint(address, options)).collect()
 }
@@ -264,7 +264,7 @@ pub(crate) fn endpoints(options: &EtcdOptions) -> Result<Vec<Endpoint>, Fault> {
 fn endpoint(address: &str, options: &EtcdOptions) -> Result<Endpoint, Fault> {
     let timeouts = &options.timeouts;
     let wrong = |error: tonic::transport::Error| {
-        Fault::new(FaultKind::Other, format!("{address} is no endpoint of etcd")).because(error)
+        Fault::new(FaultKind::Other, format!("{address} is no etcd endpoint")).because(error)
     };
     let endpoint = Endpoint::from_shared(Bytes::from(address.to_owned()))
         .map_err(wrong)?
@@ -279,14 +279,14 @@ fn endpoint(address: &str, options: &EtcdOptions) -> Result<Endpoint, Fault> {
     match &options.tls {
         Some(tls) => endpoint.tls_config(tls_config(tls)).map_err(wrong),
         None if address.starts_with("https:") => {
-            let text = format!("{address} needs the certificate of who vouches for it");
+            let text = format!("{address} needs the certificate of its authority");
             Err(Fault::new(FaultKind::Other, text))
         }
         None => Ok(endpoint),
     }
 }
 
-/// A page of a scan arrives without waiting for us to say that we want more.
+/// Large enough that a page of a scan arrives without window updates.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
@@ -311,8 +311,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_gives_up_on_a_member_that_does_not_answer_asks_the_next_one_later() {
-        // Both take connections, and neither ever says a word.
+    async fn a_call_after_a_timeout_tries_the_next_member() {
+        // Both accept connections, and neither ever answers.
         let listeners = [
             TcpListener::bind("127.0.0.1:0").await.unwrap(),
             TcpListener::bind("127.0.0.1:0").await.unwrap(),

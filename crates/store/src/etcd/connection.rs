@@ -19,23 +19,22 @@ use super::wire::watch_client::WatchClient;
 use super::wire::{AuthenticateRequest, RangeRequest};
 use crate::error::{Fault, FaultKind};
 
-/// A member that does not know of a leader shall say so, rather than let us wait.
+/// A member without a leader then reports it instead of waiting.
 const REQUIRE_LEADER: &str = "hasleader";
 const TOKEN: &str = "token";
 
-/// A connection over which a read has been answered, so that a write is not risked on one that
-/// leads nowhere.
+/// A connection that has answered a read. So no write is risked on a connection that does not work.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: u64,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    /// Whether we have a user name, even if no member has required it yet.
+    /// Whether a user name is configured, even if no member has required it yet.
     has_name: bool,
 }
 
 impl Connection {
-    /// Connects, says who we are, and reads something.
+    /// Connects, authenticates, and reads a key.
     pub(crate) async fn open(
         endpoint: &Endpoint,
         id: u64,
@@ -44,7 +43,7 @@ impl Connection {
         let limit = options.timeouts.connect;
         let opening = async {
             let channel = endpoint.connect().await.map_err(|error| {
-                let text = format!("no connection to {}", endpoint.uri());
+                let text = format!("cannot connect to {}", endpoint.uri());
                 EtcdFailure::unconnected(Fault::new(FaultKind::Unreachable, text).because(error))
             })?;
             let has_name = options.credentials.is_some();
@@ -62,7 +61,7 @@ impl Connection {
             let text = format!("{} does not answer", endpoint.uri());
             Err(EtcdFailure::unconnected(Fault::new(FaultKind::TimedOut, text)))
         });
-        // Whatever became of the first words, what was to be said has not been said.
+        // Whatever happened to the first requests, the caller's request was not sent.
         opened.map_err(|failure| EtcdFailure { effect: Effect::Nothing, ..failure })
     }
 
@@ -77,34 +76,34 @@ impl Connection {
         match self.auth().authenticate(request).await {
             Ok(response) => {
                 let token = response.into_inner().token.parse().map_err(|_unprintable| {
-                    let text = "etcd has given out a token that cannot be sent back";
+                    let text = "etcd returned a token that is no valid header";
                     EtcdFailure::unconnected(Fault::new(FaultKind::Other, text))
                 })?;
                 Ok(Some(token))
             }
             Err(status) => match EtcdFailure::of(status) {
-                // Who does not ask for names does not mind that we have one.
+                // A cluster without authentication accepts clients with a name.
                 EtcdFailure { message: Some(ServerMessage::AuthenticationOff), .. } => Ok(None),
                 failure => Err(failure),
             },
         }
     }
 
-    /// What it means that a member has answered like this.
+    /// Classifies the error of a member.
     pub(crate) fn failure(&self, status: Status) -> EtcdFailure {
         let failure = EtcdFailure::of(status);
         if failure.message == Some(ServerMessage::NameMissing)
             && self.has_name
             && self.token.is_none()
         {
-            // Authentication was off when we connected. Another connection authenticates.
+            // Authentication was off when this connection was opened. A new connection
+            // authenticates.
             return EtcdFailure { remedy: Remedy::AnotherConnection, ..failure };
         }
         failure
     }
 
-    /// A request that a member without a leader refuses, and that no member works on when the time
-    /// is over.
+    /// A request that a member without a leader refuses, and that members drop after the timeout.
     pub(crate) fn request<T>(&self, message: T, limit: Duration) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(limit);
@@ -112,7 +111,7 @@ impl Connection {
         request
     }
 
-    /// The same for a stream, which has no end.
+    /// The same for a stream, without a timeout.
     pub(crate) fn stream<T>(&self, messages: ReceiverStream<T>) -> Request<ReceiverStream<T>> {
         let mut request = Request::new(messages);
         self.sign(&mut request);
@@ -128,7 +127,7 @@ impl Connection {
     }
 
     pub(crate) fn kv(&self) -> KvClient<Channel> {
-        // What we ask for is limited where we ask; a limit here would only hide an answer.
+        // Requests bound the size of their answers. A limit here would only hide an answer.
         KvClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX)
     }
 

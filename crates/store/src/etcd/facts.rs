@@ -1,4 +1,4 @@
-//! What we rely on in a server, asked of a real one.
+//! Facts about etcd that the store relies on, tested on a real server.
 
 use bytes::Bytes;
 
@@ -27,7 +27,7 @@ fn create(name: &str) -> CommitBuilder {
     Commit::builder().expect(key(name), Expect::Absent).put(key(name), "")
 }
 
-/// Sends commits in one request, whether they fit or not.
+/// Sends commits in one request, even if they do not fit.
 async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, EtcdFailure> {
     let commits: Vec<&Commit> = commits.iter().collect();
     let decisions = shared.decide(&commits, shared.client.timeouts().call, &|| ()).await?;
@@ -40,7 +40,7 @@ fn refused(result: Result<usize, EtcdFailure>) -> EtcdFailure {
     failure
 }
 
-/// `count` commits that each expect something of `operations` keys and write them.
+/// `count` commits that each expect and write `operations` keys.
 fn alike(name: &str, count: usize, operations: usize) -> Vec<Commit> {
     let commit = |number: usize| {
         let builder = (0..operations).fold(Commit::builder(), |builder, at| {
@@ -53,11 +53,11 @@ fn alike(name: &str, count: usize, operations: usize) -> Vec<Commit> {
 }
 
 #[tokio::test]
-async fn operations_are_counted_as_the_longest_list_and_the_longest_inside_it() {
+async fn operations_count_along_the_longest_nested_lists() {
     let (_cluster, store) = single().await;
     let shared = store.shared();
-    // One list of groups, one of the commits in a group, of which 64 make it full, and one of the
-    // operations in a commit.
+    // A list of groups, a list of commits in a group (at most 64), and a list of operations in a
+    // commit.
     for (operations, most) in [(64, 63), (63, 64), (62, 128)] {
         let name = format!("fits/{operations}");
         assert_eq!(send(shared, &alike(&name, most, operations)).await.unwrap(), most);
@@ -65,18 +65,18 @@ async fn operations_are_counted_as_the_longest_list_and_the_longest_inside_it() 
         let failure = refused(send(shared, &alike(&name, most + 1, operations)).await);
         assert!(failure.fault.message().contains("too many operations"), "{}", failure.fault);
     }
-    // So there is room for many small ones.
+    // So many small commits fit.
     assert_eq!(send(shared, &alike("many", 426, 3)).await.unwrap(), 426);
-    // Alone, with nothing around it.
+    // A single commit without a surrounding transaction.
     assert_eq!(send(shared, &alike("alone", 1, 128)).await.unwrap(), 1);
     let server = EtcdServerLimits::default();
     let limits = store.limits();
     assert_eq!(limits.expectations + 13 + 1, server.operations);
 }
 
-/// One expectation or one write more than the limits say, in a commit that is otherwise full.
+/// One expectation or one write beyond the limits, in a commit that is otherwise full.
 #[tokio::test]
-async fn one_beyond_the_limits_is_one_too_many() {
+async fn one_operation_beyond_the_limits_is_refused() {
     let (_cluster, store) = single().await;
     let shared = store.shared();
     let limits = store.limits();
@@ -96,20 +96,20 @@ async fn one_beyond_the_limits_is_one_too_many() {
     }
 }
 
-/// Why the batcher keeps commits apart that look at what the other writes.
+/// This is why the batcher separates commits that expect a key that another one writes.
 #[tokio::test]
-async fn all_commits_of_a_request_are_judged_by_the_state_before_it() {
+async fn commits_of_a_request_are_judged_by_the_state_before_it() {
     let (_cluster, store) = single().await;
     let excludes = |mine: &str, theirs: &str| {
         create(mine).expect(key(theirs), Expect::Absent).build().unwrap()
     };
     let both = [excludes("a", "b"), excludes("b", "a")];
-    assert_eq!(send(store.shared(), &both).await.unwrap(), 2, "neither saw the other");
-    // And writing a key twice is not allowed at all.
+    assert_eq!(send(store.shared(), &both).await.unwrap(), 2, "both were applied");
+    // Writing a key twice is refused as well.
     let twice = [create("c").build().unwrap(), create("c").build().unwrap()];
     let failure = refused(send(store.shared(), &twice).await);
     assert!(failure.fault.message().contains("duplicate key"), "{}", failure.fault);
-    // Through the store, one of two that exclude each other finds the other.
+    // Through the store, one of two exclusive commits conflicts.
     let (one, other) =
         tokio::join!(store.commit(excludes("x", "y")), store.commit(excludes("y", "x")),);
     let conflict =
@@ -118,7 +118,7 @@ async fn all_commits_of_a_request_are_judged_by_the_state_before_it() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_not_there_refuses_the_whole_request() {
+async fn an_ended_lease_fails_the_whole_request() {
     let (_cluster, store) = single().await;
     let bound = Commit::builder().expect(key("b"), Expect::Absent);
     let bound = bound.put_in_session(key("b"), "", SessionId::new(7)).build().unwrap();
@@ -129,9 +129,9 @@ async fn a_lease_that_is_not_there_refuses_the_whole_request() {
     assert_eq!(found, [None, None]);
 }
 
-/// Why every request that puts something has a price.
+/// This is why every request with a put has a price.
 #[tokio::test]
-async fn a_full_server_does_not_look_inside_of_transactions() {
+async fn the_quota_ignores_puts_in_nested_transactions() {
     let (cluster, store) = single().await;
     cluster.operator(0).await.unwrap().raise_no_space().await.unwrap();
     let shared = store.shared();
@@ -142,10 +142,9 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
     let request = free(&[&one, &other]);
     let time = shared.client.timeouts().call;
-    let sent =
-        shared.transact("a test", Repeat::IfNothingHappened, time, &|| (), || request.clone());
+    let sent = shared.transact("a test", Repeat::IfNotApplied, time, &|| (), || request.clone());
     sent.await.unwrap();
-    assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
+    assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "the quota was ignored");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];
     let failure = send(shared, &both).await.unwrap_err();
     assert_eq!((failure.effect, failure.fault.kind), (Effect::Settled, FaultKind::Full));
@@ -154,7 +153,7 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
 }
 
 #[tokio::test]
-async fn the_size_of_a_request_is_limited_where_we_think_it_is() {
+async fn the_request_size_limit_is_where_expected() {
     let (_cluster, store) = single().await;
     let shared = store.shared();
     let server = EtcdServerLimits::default();

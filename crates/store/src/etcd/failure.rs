@@ -1,31 +1,31 @@
-//! What it means for a request that the answer is not the wanted one.
+//! The outcome of a request that failed.
 //!
-//! A write that may have been applied must differ from one that surely was not: only the second
-//! may be sent again. etcd says which by the text of its errors (its codes are too coarse, and
-//! some errors reach us under a wrong one), and most of what goes wrong on the way says nothing
-//! either way. Whatever is not in [`SERVER_MESSAGES`] is therefore unknown.
+//! A write that may have been applied must differ from one that surely was not: only the second may
+//! be resent. The text of etcd's errors distinguishes them, because its codes are too coarse and
+//! some errors arrive with a wrong code. Most failures of the network prove nothing. So every error
+//! that is not in [`SERVER_MESSAGES`] leaves the outcome unknown.
 //!
-//! | what we hear | the write | and then |
+//! | error | the write | next step |
 //! |---|---|---|
-//! | the connection could not be made | not applied | another member is asked |
-//! | no leader; proposal dropped; not capable; learner | not applied | another member is asked |
-//! | token invalid or outdated | not applied | sent again after authenticating |
+//! | no connection | not applied | try another member |
+//! | no leader; proposal dropped; not capable; learner | not applied | try another member |
+//! | token invalid or outdated | not applied | authenticate and resend |
 //! | too many requests | not applied | busy |
-//! | too large, too many operations, key twice or empty | not applied | our own limits are wrong |
+//! | too large, too many operations, key twice or empty | not applied | fix the client limits |
 //! | wrong password, no user, no permission | not applied | denied |
-//! | no name given, though we have one | not applied | asked again, with our name |
-//! | lease not found | not applied | the session is gone |
-//! | method not known | not applied | not an etcd that we can use |
+//! | user name missing though configured | not applied | authenticate and resend |
+//! | lease not found | not applied | the session has ended |
+//! | unknown method | not applied | unsupported version of etcd |
 //! | cluster corrupt | not applied | damaged |
-//! | database space exceeded | applied **or** not, but settled | a read shows, see below |
+//! | database space exceeded | applied **or** not, but settled | read the keys, see below |
 //! | request timed out, leader changed, server stopped | unknown | |
-//! | our deadline has passed | unknown | |
+//! | the deadline of the call has passed | unknown | |
 //! | the connection broke, the stream was reset | unknown | |
 //! | anything else | unknown | |
 //!
-//! A server that runs out of space while requests are on their way applies the first of them and
-//! then answers that there was no space. Nothing more comes of such a request, so that what is
-//! stored shows what has become of it.
+//! A server that runs out of space during concurrent requests applies the first of them and then
+//! reports that there was no space. Such a request has no later effect, so a read shows its
+//! outcome.
 
 use std::error::Error as StdError;
 
@@ -33,29 +33,29 @@ use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
 use crate::error::{Fault, FaultKind};
 
-/// What has become of a write.
+/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It surely was not and will not be applied.
+    /// Not applied, and never will be.
     Nothing,
-    /// It was applied or it was not, and nothing more will come of it.
+    /// Applied or not, without a later effect.
     Settled,
-    /// It may have been applied, or may still be.
+    /// May have been applied, or may still be.
     Unknown,
 }
 
-/// What may help.
+/// What the caller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// A new connection, to another member if there is one.
+    /// Use a new connection, to another member if there is one.
     AnotherConnection,
-    /// To send apart what was sent together: one of them may be to blame.
+    /// Resend the commits of the request one by one, because one of them may be the cause.
     Apart,
-    /// Nothing that can be done here.
+    /// Nothing.
     None,
 }
 
-/// An answer that is not the wanted one.
+/// A failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct EtcdFailure {
     pub(crate) effect: Effect,
@@ -64,7 +64,7 @@ pub(crate) struct EtcdFailure {
     pub(crate) message: Option<ServerMessage>,
 }
 
-/// The errors of etcd that are handled here.
+/// The errors of etcd that need special handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerMessage {
     LeaseNotFound,
@@ -91,7 +91,7 @@ const fn unknown(text: &'static str, kind: FaultKind) -> Row {
     Row { text, effect: Effect::Unknown, kind, remedy, message: ServerMessage::Other }
 }
 
-/// What etcd says, each by its beginning.
+/// The messages of etcd, each by its prefix.
 const SERVER_MESSAGES: &[Row] = &[
     refused("etcdserver: no leader", FaultKind::Unreachable, Remedy::AnotherConnection),
     refused("raft proposal dropped", FaultKind::Unreachable, Remedy::AnotherConnection),
@@ -117,7 +117,7 @@ const SERVER_MESSAGES: &[Row] = &[
         ..refused("etcdserver: requested lease not found", FaultKind::Other, Remedy::Apart)
     },
     Row {
-        // Compacted, or not yet there because the cluster was set back.
+        // Compacted, or in the future because the cluster was restored from a backup.
         message: ServerMessage::NoSuchMoment,
         ..refused("etcdserver: mvcc: required revision", FaultKind::Other, Remedy::None)
     },
@@ -135,7 +135,7 @@ const SERVER_MESSAGES: &[Row] = &[
 ];
 
 impl EtcdFailure {
-    /// What a status means.
+    /// Classifies a status.
     pub(crate) fn of(status: Status) -> Self {
         let known = SERVER_MESSAGES.iter().find(|row| status.message().starts_with(row.text));
         let (effect, kind, remedy) = match known {
@@ -146,7 +146,7 @@ impl EtcdFailure {
         Self { effect, remedy, fault: fault(kind, status), message }
     }
 
-    /// Nothing was sent, for want of a connection.
+    /// Nothing was sent, because there is no connection.
     pub(crate) fn unconnected(fault: Fault) -> Self {
         let remedy = match fault.kind {
             FaultKind::Denied | FaultKind::Other => Remedy::None,
@@ -155,7 +155,7 @@ impl EtcdFailure {
         Self { effect: Effect::Nothing, remedy, fault, message: None }
     }
 
-    /// A request was sent, and there was no answer in time.
+    /// A request was sent and not answered in time.
     pub(crate) fn late(what: &str) -> Self {
         let fault =
             Fault::new(FaultKind::TimedOut, format!("etcd has not answered {what} in time"));
@@ -165,7 +165,7 @@ impl EtcdFailure {
 
 fn unlisted(status: &Status) -> (Effect, FaultKind, Remedy) {
     if is_caused_by::<ConnectError>(status) {
-        // The request has never left us: there was nothing to send it over.
+        // The request was never sent: there was no connection.
         return (Effect::Nothing, FaultKind::Unreachable, Remedy::AnotherConnection);
     }
     if is_caused_by::<TimeoutExpired>(status) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_etcd_refuses_was_not_applied_whatever_its_code() {
+    fn refused_writes_were_not_applied_whatever_the_code() {
         for text in [
             "etcdserver: no leader",
             "raft proposal dropped",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_happened_is_unknown() {
+    fn ambiguous_failures_leave_the_outcome_unknown() {
         for (code, text) in [
             (Code::Unavailable, "etcdserver: request timed out"),
             (Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost"),
@@ -241,7 +241,7 @@ mod tests {
             (Code::Cancelled, "operation was canceled"),
             (Code::Internal, "h2 protocol error: http2 error"),
             (Code::OutOfRange, "decoded message length too large"),
-            (Code::ResourceExhausted, "something that no version has said yet"),
+            (Code::ResourceExhausted, "something that no version reports yet"),
             (Code::Unknown, "etcdserver: something new"),
         ] {
             assert_eq!(effect(code, text), Effect::Unknown, "{text}");
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_server_has_settled_the_matter_without_saying_how() {
+    fn a_full_server_settles_a_write_without_reporting_how() {
         let full = Status::resource_exhausted("etcdserver: mvcc: database space exceeded");
         let failure = EtcdFailure::of(full);
         assert_eq!((failure.effect, failure.fault.kind), (Effect::Settled, FaultKind::Full));
     }
 
     #[test]
-    fn a_connection_that_was_never_made_carried_nothing() {
+    fn nothing_was_sent_without_a_connection() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let failure = EtcdFailure::of(status);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_saying_hides_a_later_one() {
+    fn no_message_hides_a_later_one() {
         for (at, row) in SERVER_MESSAGES.iter().enumerate() {
             let first = SERVER_MESSAGES.iter().position(|other| row.text.starts_with(other.text));
             assert_eq!(first, Some(at), "{}", row.text);

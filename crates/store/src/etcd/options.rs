@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Where an etcd cluster is, and how to speak to it.
+/// The address of an etcd cluster and the options of its clients.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EtcdOptions {
@@ -30,38 +30,38 @@ impl EtcdOptions {
         }
     }
 
-    /// What every key in etcd begins with, so that several users can share a cluster. Must not be
-    /// empty, and no user's may be the beginning of another's. Without this, `shardwright/`.
+    /// The prefix of every key in etcd, so that several users can share a cluster. It must not be
+    /// empty, and no user's prefix may be a prefix of another's. The default is `shardwright/`.
     pub fn namespace(mut self, prefix: impl Into<Bytes>) -> Self {
         self.namespace = prefix.into();
         self
     }
 
-    /// Who we are, where the cluster wants to know.
+    /// The user and password of this client.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some(Credentials { user: user.into(), password: password.into() });
         self
     }
 
-    /// How to know the members, and how they know us, where endpoints begin with `https`.
+    /// The certificates for endpoints that begin with `https`.
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// How long to wait for what.
+    /// The timeouts of calls.
     pub const fn timeouts(mut self, timeouts: EtcdTimeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// The limits the members are configured with, if they are not the default.
+    /// The limits of the members, if they are not the default.
     pub const fn server_limits(mut self, limits: EtcdServerLimits) -> Self {
         self.server_limits = limits;
         self
     }
 
-    /// How many revisions the reader of a watch may be behind. Without this, 4,096.
+    /// How many revisions the reader of a watch may lag. The default is 4,096.
     pub const fn watch_capacity(mut self, revisions: usize) -> Self {
         self.watch_capacity = revisions;
         self
@@ -84,11 +84,11 @@ impl fmt::Debug for Credentials {
 /// Certificates, each in PEM.
 #[derive(Clone)]
 pub struct EtcdTls {
-    /// Who has signed the certificates of the members.
+    /// The certificate authority of the members.
     pub certificate_authority: Vec<u8>,
-    /// Our own certificate and its private key, where the members want to see one.
+    /// The client certificate and its private key, if the members require one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the certificates of the members, if it is not that of the endpoints.
+    /// The name in the members' certificates, if it differs from that of the endpoints.
     pub server_name: Option<String>,
 }
 
@@ -98,20 +98,20 @@ impl fmt::Debug for EtcdTls {
     }
 }
 
-/// How long to wait for what.
+/// The timeouts of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdTimeouts {
-    /// For a new connection to be there and to have answered a first read. Less than for a call.
+    /// To open a connection and get an answer to a first read. Must be less than for a call.
     pub connect: Duration,
-    /// For one member to answer a read, a renewal or a sign of life. Then the next member is asked.
+    /// For one member to answer a read, a renewal or a ping. Then the next member is tried.
     pub attempt: Duration,
-    /// For a call as a whole. A write is sent once and may take all of it; what it has waited for
-    /// others to be sent counts, as long as there is time for one answer.
+    /// For a whole call. A write is sent once and may take all of it. Time in the queue counts, as
+    /// long as there is time for one answer.
     pub call: Duration,
-    /// For a watch to be silent before a sign of life is asked for.
+    /// For a silent watch, before the client requests a progress report.
     pub silence: Duration,
-    /// Between two pings of a connection that is in use. By default etcd closes a connection that
-    /// pings more often than every five seconds.
+    /// Between two pings of a connection in use. By default, etcd closes a connection that pings
+    /// more often than every five seconds.
     pub ping: Duration,
 }
 
@@ -130,14 +130,14 @@ impl Default for EtcdTimeouts {
 /// What a member accepts in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdServerLimits {
-    /// Its `--max-txn-ops`. More than 128 is not made use of.
+    /// Its `--max-txn-ops`. The client uses at most 128.
     pub operations: usize,
     /// Its `--max-request-bytes`.
     pub bytes: usize,
 }
 
 impl EtcdServerLimits {
-    /// With less than this, commits of a useful size would not fit.
+    /// The least limits that the client supports. Below them, commits of a useful size do not fit.
     pub const LEAST: Self = Self { operations: 32, bytes: 524_288 };
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::answer::{self, moment, nonsense};
+use super::answer::{self, mismatched, revision_of};
 use super::client::Repeat;
 use super::connection::Connection;
 use super::failure::{EtcdFailure, ServerMessage};
@@ -16,16 +16,16 @@ use crate::error::{ScanError, StoreError};
 use crate::key::{Key, StoreRange};
 use crate::store::{Continuation, Revision, ScanFrom, ScanPage, Snapshot, Versioned};
 
-/// Most keys that are read in one request; every server takes as many.
+/// The largest number of keys in one request. Every server accepts as many.
 const KEYS_MAX: usize = 32;
-/// How often a load starts again because the moment that it was of is gone.
+/// How often a load restarts because its revision was compacted.
 const LOADS_MAX: usize = 5;
-/// A page of a scan ends when it has got about so large.
+/// The approximate size at which a page of a scan ends.
 const PAGE_BYTES: usize = 4 << 20;
-/// What is asked for first, when nothing is known about the size of entries.
+/// The number of entries to request before their size is known.
 const FIRST_ENTRIES: usize = 64;
 
-/// Reads some keys at one moment.
+/// Reads some keys at one revision.
 pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, StoreError> {
     let mut tries = 0;
     loop {
@@ -34,7 +34,7 @@ pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, Stor
             Err(failure) if is_forgotten(&failure) && tries < LOADS_MAX => {}
             Err(failure) => return Err(store_error(failure)),
             Ok(snapshot) => {
-                return snapshot.ok_or_else(|| StoreError::Unavailable(nonsense("a read")));
+                return snapshot.ok_or_else(|| StoreError::Unavailable(mismatched("a read")));
             }
         }
     }
@@ -44,12 +44,12 @@ fn is_forgotten(failure: &EtcdFailure) -> bool {
     failure.message == Some(ServerMessage::NoSuchMoment)
 }
 
-/// None if the answer makes no sense.
+/// Returns `None` if the answer is malformed.
 async fn load_once(shared: &Shared, keys: &[Key]) -> Result<Option<Snapshot>, EtcdFailure> {
     if keys.len() <= 1 {
         return load_single(shared, keys.first()).await.map(Some);
     }
-    // The moment that the first request happened to be at is the one that the others ask for.
+    // The first request chooses the revision, and the others read at it.
     let mut snapshot = Snapshot { revision: Revision::ZERO, values: Vec::new() };
     for keys in keys.chunks(KEYS_MAX) {
         let pinned = snapshot.revision;
@@ -73,7 +73,7 @@ async fn load_single(shared: &Shared, key: Option<&Key>) -> Result<Snapshot, Etc
         ..RangeRequest::default()
     };
     let answer = range(shared, request).await?;
-    let revision = moment(answer.header.as_ref());
+    let revision = revision_of(answer.header.as_ref());
     let values = key.map(|_| answer::single(answer)).into_iter().collect();
     Ok(Snapshot { revision, values })
 }
@@ -95,7 +95,7 @@ async fn load_together(
         async move { connection.kv().txn(request).await }
     };
     let answer = shared.client.call("a read", Repeat::Freely, send).await?;
-    Ok((moment(answer.header.as_ref()), answer::reads(answer.responses)))
+    Ok((revision_of(answer.header.as_ref()), answer::reads(answer.responses)))
 }
 
 async fn range(shared: &Shared, request: RangeRequest) -> Result<RangeResponse, EtcdFailure> {
@@ -113,8 +113,8 @@ fn number(revision: Revision) -> i64 {
 
 /// Reads one page of a range.
 ///
-/// etcd counts entries and not bytes, so that a page is read in parts, each as large as entries
-/// have been lately, until there is enough of either.
+/// etcd limits entries and not bytes. So a page is read in parts, sized by the recent entries,
+/// until it has enough of either.
 pub(crate) async fn scan(
     shared: &Shared,
     range_of_keys: &StoreRange,
@@ -142,7 +142,7 @@ pub(crate) async fn scan(
         };
         let answer = range(shared, request).await.map_err(scan_error)?;
         if scanned.revision == Revision::ZERO {
-            scanned.revision = moment(answer.header.as_ref());
+            scanned.revision = revision_of(answer.header.as_ref());
         }
         let size: usize = answer.kvs.iter().map(|found| found.key.len() + found.value.len()).sum();
         shared.average.learn(size, answer.kvs.len());
@@ -173,7 +173,7 @@ async fn finish_empty(shared: &Shared, mut scanned: ScanPage) -> Result<ScanPage
     Ok(scanned)
 }
 
-/// The next key there can be.
+/// The next possible key.
 fn successor(key: &[u8]) -> Bytes {
     let mut next = BytesMut::with_capacity(key.len() + 1);
     next.put_slice(key);
@@ -185,12 +185,12 @@ fn scan_error(failure: EtcdFailure) -> ScanError {
     if is_forgotten(&failure) { ScanError::Moved } else { store_error(failure).into() }
 }
 
-/// How large entries have been lately.
+/// The average size of recent entries.
 #[derive(Debug, Default)]
 pub(crate) struct Average(AtomicUsize);
 
 impl Average {
-    /// How many entries to ask for, to get about so many bytes.
+    /// How many entries to request for about this many bytes.
     fn entries_in(&self, bytes: usize) -> usize {
         match self.0.load(Ordering::Relaxed) {
             0 => FIRST_ENTRIES,
@@ -200,7 +200,7 @@ impl Average {
 
     fn learn(&self, bytes: usize, entries: usize) {
         if let Some(average) = bytes.checked_div(entries) {
-            // A single small page shall not make the next one huge.
+            // A single small page must not make the next one huge.
             let known = self.0.load(Ordering::Relaxed);
             self.0.store(average.max(known / 4).max(1), Ordering::Relaxed);
         }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_entries_are_asked_for_as_there_is_room_for() {
+    fn the_number_of_entries_follows_their_size() {
         let average = Average::default();
         assert_eq!(average.entries_in(PAGE_BYTES), FIRST_ENTRIES);
         average.learn(10_000, 100);

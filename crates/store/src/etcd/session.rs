@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::client::{Client, Patience, Repeat};
+use super::client::{Backoff, Client, Repeat};
 use super::connection::Connection;
 use super::failure::{EtcdFailure, Remedy, ServerMessage};
 use super::store::{Shared, store_error};
@@ -21,13 +21,13 @@ use super::wire::{
 use crate::error::SessionError;
 use crate::store::{Session, SessionId};
 
-/// Requests that may wait for the stream to take them.
+/// The largest number of requests that wait for the stream.
 const QUEUE: usize = 256;
 
-/// The stream over which leases are kept alive, opened when it is needed.
+/// The stream that keeps leases alive, opened on demand.
 ///
-/// A stream can die without a sign. So each renewal has its own deadline, and one that is not
-/// answered takes the whole stream down: the others would wait in vain as well.
+/// A stream can die silently. So each renewal has a deadline of its own. A renewal without an
+/// answer closes the whole stream, because the others would get no answer either.
 #[derive(Debug)]
 pub(crate) struct KeepAlive {
     client: Arc<Client>,
@@ -41,11 +41,12 @@ struct Stream {
     waiting: Arc<Waiting>,
 }
 
-/// Who waits for which lease, in the order of their requests; none once the stream has ended.
+/// The waiting renewals of each lease, in order of their requests. `None` once the stream has
+/// ended.
 #[derive(Debug)]
 struct Waiting(Lock<Option<HashMap<i64, VecDeque<oneshot::Sender<Answer>>>>>);
 
-/// The seconds that a lease has left, or why they are not known.
+/// The remaining seconds of a lease, or the failure.
 type Answer = Result<i64, EtcdFailure>;
 
 impl KeepAlive {
@@ -55,15 +56,15 @@ impl KeepAlive {
 
     /// Renews a lease.
     pub(crate) async fn renew(&self, session: SessionId) -> Result<(), SessionError> {
-        let mut patience = Patience::new(self.client.timeouts().call);
+        let mut backoff = Backoff::new(self.client.timeouts().call);
         loop {
-            let attempt = patience.within(self.attempt(session.get().cast_signed())).await;
+            let attempt = backoff.within(self.attempt(session.get().cast_signed())).await;
             match attempt.unwrap_or_else(|| Err(EtcdFailure::late("a renewal"))) {
                 Ok(1..) => return Ok(()),
                 Ok(_) => return Err(SessionError::Gone(session)),
                 Err(failure) => {
                     let again = failure.remedy == Remedy::AnotherConnection;
-                    if !again || !patience.pause().await {
+                    if !again || !backoff.pause().await {
                         return Err(store_error(failure).into());
                     }
                 }
@@ -110,7 +111,7 @@ impl Stream {
         let (requests, outgoing) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Waiting(Lock::new(Some(HashMap::new()))));
         let stream = Self { connection, requests, waiting };
-        // A member says nothing, not even that it has understood, before the first answer.
+        // A member sends nothing before its first answer, not even headers.
         let request = stream.connection.stream(ReceiverStream::new(outgoing));
         let mut leases = stream.connection.lease();
         let (waiting, connection) = (Arc::clone(&stream.waiting), Arc::clone(&stream.connection));
@@ -170,7 +171,7 @@ impl Waiting {
             queues.remove(&answer.id);
         }
         if let Some(sender) = first {
-            // Who does not wait any more needs no answer.
+            // A dropped caller needs no answer.
             let _gone = sender.send(Ok(answer.ttl));
         }
     }
@@ -183,12 +184,12 @@ impl Waiting {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<HashMap<i64, VecDeque<oneshot::Sender<Answer>>>>> {
-        // Nothing panics while it holds the lock, and if it did, the map would still be whole.
+        // Nothing panics while it holds the lock. Even then the map would be consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens a session of whole seconds, at least one; the server may give more.
+/// Opens a session of whole seconds, at least one. The server may grant more.
 pub(crate) async fn open(shared: &Shared, ttl: Duration) -> Result<Session, SessionError> {
     let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
     let ttl = i64::try_from(seconds.max(1)).unwrap_or(i64::MAX);
@@ -196,7 +197,7 @@ pub(crate) async fn open(shared: &Shared, ttl: Duration) -> Result<Session, Sess
         let request = connection.request(LeaseGrantRequest { ttl, id: 0 }, limit);
         async move { connection.lease().lease_grant(request).await }
     };
-    // A session that no caller knows ends by itself.
+    // An unused session expires by itself.
     let granted = shared.client.call("a new session", Repeat::Freely, send).await;
     let granted = granted.map_err(store_error)?;
     Ok(Session {
@@ -217,9 +218,9 @@ pub(crate) async fn close(shared: &Shared, session: SessionId) -> Result<(), Ses
         let request = connection.request(LeaseRevokeRequest { id }, limit);
         async move { connection.lease().lease_revoke(request).await }
     };
-    match shared.client.call("the end of a session", Repeat::Freely, send).await {
+    match shared.client.call("a close of a session", Repeat::Freely, send).await {
         Ok(_) => Ok(()),
-        // The first time may have ended it, and only the answer was lost.
+        // The first attempt may have ended it, and only the answer was lost.
         Err(failure) if failure.message == Some(ServerMessage::LeaseNotFound) => {
             if asked_twice.load(Ordering::Relaxed) {
                 Ok(())
@@ -231,14 +232,14 @@ pub(crate) async fn close(shared: &Shared, session: SessionId) -> Result<(), Ses
     }
 }
 
-/// Whether a session has ended, as far as can be known.
+/// Whether a session has ended, as far as the server reports it.
 pub(crate) async fn is_gone(shared: &Shared, session: SessionId) -> bool {
     let send = |connection: Arc<Connection>, limit| {
         let id = session.get().cast_signed();
         let request = connection.request(LeaseTimeToLiveRequest { id }, limit);
         async move { connection.lease().lease_time_to_live(request).await }
     };
-    match shared.client.call("the time of a session", Repeat::Freely, send).await {
+    match shared.client.call("a check of a session", Repeat::Freely, send).await {
         Ok(answer) => answer.ttl < 0,
         Err(failure) => failure.message == Some(ServerMessage::LeaseNotFound),
     }

@@ -22,8 +22,8 @@ const NAMESPACE_BYTES_MAX: usize = 64;
 
 /// A store on an etcd cluster.
 ///
-/// A clone is another handle to the same store: it shares the connection, and its commits share
-/// requests with those of the others.
+/// A clone is another handle to the same store. All handles share the connection, and their commits
+/// share requests.
 #[derive(Clone, Debug)]
 pub struct EtcdStore {
     batcher: Batcher<Shared>,
@@ -40,8 +40,8 @@ pub(crate) struct Shared {
 }
 
 impl EtcdStore {
-    /// Connects to a member that answers. Must be called within a tokio runtime with time and
-    /// network, which has to live as long as the store is used.
+    /// Connects to the cluster. Call it within a tokio runtime with time and network, which must
+    /// outlive the store.
     pub async fn connect(options: EtcdOptions) -> Result<Self, StoreError> {
         check(&options).map_err(StoreError::Unavailable)?;
         let namespace = Namespace::new(options.namespace.clone());
@@ -55,7 +55,7 @@ impl EtcdStore {
             average: read::Average::default(),
             watch_capacity,
         };
-        // A first read, with all the patience of any other.
+        // A first read, with the retries of any other.
         read::load(&shared, &[]).await?;
         Ok(Self { batcher: Batcher::new(Arc::new(shared)) })
     }
@@ -109,18 +109,18 @@ fn check(options: &EtcdOptions) -> Result<(), Fault> {
     }
     let EtcdTimeouts { connect, call, .. } = options.timeouts;
     if connect >= call {
-        let text = format!("a connection that may take {connect:?} leaves a call of {call:?} none");
+        let text = format!("the connect timeout {connect:?} must be below call timeout {call:?}");
         return wrong(text);
     }
     let EtcdServerLimits { operations, bytes } = options.server_limits;
     if operations < EtcdServerLimits::LEAST.operations || bytes < EtcdServerLimits::LEAST.bytes {
         let limits = format!("{operations} operations and {bytes} bytes in a request");
-        return wrong(format!("an etcd that takes {limits} takes too little"));
+        return wrong(format!("a limit of {limits} is too low for a store"));
     }
     Ok(())
 }
 
-/// Why nothing could be read.
+/// The error of a failed read.
 pub(crate) fn store_error(failure: EtcdFailure) -> StoreError {
     if failure.fault.kind == FaultKind::Damaged {
         StoreError::Corrupt(failure.fault)

@@ -1,15 +1,14 @@
 //! Commits as transactions of etcd.
 //!
-//! A commit becomes a transaction: it compares what is expected, and writes. Several become one
-//! request: a transaction without a condition, around groups of theirs. Each of them is decided
-//! for itself, on the state before the request. What many have in common to expect, such as the
-//! gate of their run, is compared once for a group; and nothing is read in case of a conflict,
-//! which is rare, and asks afterwards what is there. A server works through a request byte by byte
-//! and compare by compare, so that both make a batch cheaper by half.
+//! A commit becomes a transaction that compares and writes. Several commits become one request: an
+//! unconditional transaction around groups of them. The server decides each commit separately,
+//! against the state before the request. An expectation that many commits share, such as the state
+//! of their run, is compared once per group. A conflict is rare, so its values are read afterwards.
+//! Both halve the cost of a batch, because a server's work grows with bytes and compares.
 //!
-//! A server counts operations so: the longest list of a transaction, plus that of the longest
-//! transaction inside it, and so on, may be 128. So neither the commits of a request nor what one
-//! commit writes are limited by one list: they are dealt out to transactions inside.
+//! A server limits the operations of a request to 128: the longest list of a transaction, plus that
+//! of the longest transaction inside it, and so on. So neither the commits of a request nor the
+//! writes of a commit are limited by one list: they are distributed over inner transactions.
 
 mod group;
 #[cfg(test)]
@@ -30,20 +29,20 @@ use crate::commit::{Commit, Expect, Expectation, Write};
 use crate::limits::StoreLimits;
 use crate::store::Revision;
 
-/// Most writes that are dealt out to one inner transaction.
+/// The largest number of writes in one inner transaction.
 const GROUP_MAX: usize = 13;
-/// Most operations of a server that we make use of.
+/// The largest number of operations that this client uses.
 const OPERATIONS_MAX: usize = 128;
 const KEY_BYTES_MAX: usize = 1_024;
-/// The name of a user, numbers and frames that the server adds before it looks at the size, and
-/// what we put around all commits of a request.
+/// What the server adds before it checks the size (user name, numbers, frames), and what this
+/// client puts around all commits of a request.
 const REQUEST_OVERHEAD: usize = 2_048;
 /// Tags, lengths and numbers of a compare, without its key.
 const EXPECTATION_OVERHEAD: usize = 34;
-/// The same for a write, and its share of the transaction that it is dealt out to.
+/// The same for a write, with its share of the inner transaction.
 const WRITE_OVERHEAD: usize = 30;
 
-/// How much fits into a request to this server.
+/// The capacity of a request to this server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestBudget {
     operations: usize,
@@ -60,7 +59,7 @@ impl RequestBudget {
         }
     }
 
-    /// What one commit may be. Any commit within these fits, however it is made up.
+    /// The limits of one commit. Any commit within them fits.
     pub(crate) const fn limits(&self) -> StoreLimits {
         // One operation is the commit itself.
         let expectations = self.operations.saturating_sub(GROUP_MAX + 1);
@@ -71,8 +70,8 @@ impl RequestBudget {
         StoreLimits { expectations, writes, key_bytes: KEY_BYTES_MAX, bytes }
     }
 
-    /// Whether several commits fit into one request: the list of groups, that of a group, and that
-    /// of a commit.
+    /// Whether several commits fit into one request: the list of groups, the list of a group, and
+    /// the list of a commit.
     pub(crate) fn fits(&self, size: &BatchSize) -> bool {
         let overhead = size.operations * (EXPECTATION_OVERHEAD + self.prefix);
         let groups = groups_max(size.commits, self.operations);
@@ -81,7 +80,7 @@ impl RequestBudget {
     }
 }
 
-/// Makes requests of commits, and results of answers.
+/// Converts commits to requests, and answers to results.
 #[derive(Clone, Debug)]
 pub(crate) struct Composer {
     pub(crate) namespace: Namespace,
@@ -89,27 +88,27 @@ pub(crate) struct Composer {
 }
 
 impl Composer {
-    /// One request for some commits, of which [`RequestBudget`] says that they fit.
+    /// One request for commits that fit by [`RequestBudget`].
     pub(crate) fn request(&self, commits: &[&Commit]) -> TxnRequest {
         let namespace = &self.namespace;
         if let Some(commit) = self.bare(commits) {
             return flat(namespace, commit, commit.expectations());
         }
         let inner = match commits {
-            [commit] => vec![nested(dealt(namespace, commit))],
+            [commit] => vec![nested(distributed(namespace, commit))],
             _ => self.groups(commits).map(|group| nested(group.request(namespace))).collect(),
         };
         TxnRequest { success: inner, failure: price(namespace, commits), ..TxnRequest::default() }
     }
 
-    /// The revision of each commit that was applied, and nothing of one that conflicts; none if
-    /// the answer is not one to our request.
+    /// The revision of each applied commit, and `None` for each conflict. Returns `None` if the
+    /// answer does not match the request.
     pub(crate) fn decisions(
         &self,
         commits: &[&Commit],
         answer: TxnResponse,
     ) -> Option<Vec<Option<Revision>>> {
-        let revision = answer::moment(answer.header.as_ref());
+        let revision = answer::revision_of(answer.header.as_ref());
         if self.bare(commits).is_some() {
             return Some(vec![answer.succeeded.then_some(revision)]);
         }
@@ -130,9 +129,9 @@ impl Composer {
         Some(decisions)
     }
 
-    /// Asks whether those expectations of some commits are still true that would not be if they
-    /// were applied, for each by itself, in a request that is decided like a write.
-    pub(crate) fn inquiry(&self, commits: &[&Commit]) -> TxnRequest {
+    /// Checks for each commit whether the expectations still hold that it would have made false.
+    /// The request is ordered like a write.
+    pub(crate) fn outcome_check(&self, commits: &[&Commit]) -> TxnRequest {
         let question = |commit: &&Commit| {
             let expected = replaced(commit).map(|expected| compare(&self.namespace, expected));
             nested(TxnRequest { compare: expected.collect(), ..TxnRequest::default() })
@@ -141,12 +140,12 @@ impl Composer {
             let success = commits.iter().map(question).collect();
             nested(TxnRequest { success, ..TxnRequest::default() })
         };
-        // A request that holds transactions is no mere read: it goes through the cluster's log.
+        // A request with inner transactions is not a plain read: it goes through the cluster's log.
         let success = commits.chunks(members_max(self.budget.operations)).map(group).collect();
         TxnRequest { success, ..TxnRequest::default() }
     }
 
-    /// What an inquiry has found, for each commit.
+    /// The results of an outcome check, for each commit.
     pub(crate) fn findings(answer: TxnResponse) -> Option<Vec<bool>> {
         let mut findings = Vec::new();
         for group in answer.responses {
@@ -161,7 +160,7 @@ impl Composer {
         groups(commits, self.budget.operations).into_iter()
     }
 
-    /// The commit, if it is alone and needs nothing around it.
+    /// The commit, if it is the only one and needs no surrounding transaction.
     fn bare<'a>(&self, commits: &[&'a Commit]) -> Option<&'a Commit> {
         match commits {
             [commit] if commit.writes().len() <= self.budget.operations => Some(commit),
@@ -170,8 +169,8 @@ impl Composer {
     }
 }
 
-/// The expectations of a commit that are no longer true once it is applied: about keys that it
-/// puts, or that are there and that it deletes.
+/// The expectations of a commit that no longer hold once it is applied: those on keys that it puts,
+/// or that exist and that it deletes.
 pub(crate) fn replaced(commit: &Commit) -> impl Iterator<Item = &Expectation> {
     let changed = |expected: &Expectation, write: &Write| match write {
         Write::Put { key, .. } => *key == expected.key,
@@ -182,9 +181,9 @@ pub(crate) fn replaced(commit: &Commit) -> impl Iterator<Item = &Expectation> {
     commit.expectations().iter().filter(is_replaced)
 }
 
-/// A put that never happens, because the request around all commits has no condition that could
-/// fail. A server that is full refuses requests by what they put, but does not look into the
-/// transactions inside; without this, all that we write would pass by its quota.
+/// A put in the branch that never runs, because the outer transaction has no condition. A full
+/// server refuses requests by the puts at their top level, and does not check inner transactions.
+/// Without this put, all writes would bypass its quota.
 fn price(namespace: &Namespace, commits: &[&Commit]) -> Vec<RequestOp> {
     let mut writes = commits.iter().flat_map(|commit| commit.writes());
     let put = writes.find(|write| matches!(write, Write::Put { .. })).map(|put| {
@@ -201,7 +200,7 @@ fn transaction(operation: ResponseOp) -> Option<TxnResponse> {
     }
 }
 
-/// A commit that expects this.
+/// A commit with these expectations.
 fn flat(namespace: &Namespace, commit: &Commit, expected: &[Expectation]) -> TxnRequest {
     TxnRequest {
         compare: expected.iter().map(|expected| compare(namespace, expected)).collect(),
@@ -210,7 +209,7 @@ fn flat(namespace: &Namespace, commit: &Commit, expected: &[Expectation]) -> Txn
     }
 }
 
-fn dealt(namespace: &Namespace, commit: &Commit) -> TxnRequest {
+fn distributed(namespace: &Namespace, commit: &Commit) -> TxnRequest {
     let groups = commit.writes().chunks(GROUP_MAX).map(|group| {
         let success = group.iter().map(|write| operation(namespace, write)).collect();
         nested(TxnRequest { success, ..TxnRequest::default() })
@@ -226,8 +225,8 @@ fn dealt(namespace: &Namespace, commit: &Commit) -> TxnRequest {
 fn compare(namespace: &Namespace, expected: &Expectation) -> Compare {
     let revision = match expected.expect {
         Expect::Absent => 0,
-        // What is not there has revision zero in etcd; nothing that is there has it. Nor does
-        // etcd ever get to the highest.
+        // A missing key has revision zero in etcd, and no existing key has it. etcd never reaches
+        // the highest revision.
         Expect::At(Revision::ZERO) => i64::MAX,
         Expect::At(revision) => i64::try_from(revision.get()).unwrap_or(i64::MAX),
     };

@@ -1,4 +1,4 @@
-//! Following the changes of a range, over as many connections as it takes.
+//! Watches a range, over several connections if necessary.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::answer::Namespace;
-use super::answer::{self, moment};
-use super::client::{Client, Patience, Repeat};
+use super::answer::{self, revision_of};
+use super::client::{Backoff, Client, Repeat};
 use super::connection::Connection;
 use super::failure::{EtcdFailure, Remedy, ServerMessage};
 use super::store::{Shared, store_error};
@@ -24,7 +24,7 @@ use crate::key::StoreRange;
 use crate::store::Revision;
 use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
 
-/// Starts to follow a range.
+/// Starts a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     range: &StoreRange,
@@ -32,7 +32,7 @@ pub(crate) async fn watch(
 ) -> Result<Changes, WatchError> {
     let (sender, changes) = Changes::channel(shared.watch_capacity);
     if range.is_empty() {
-        // etcd refuses to wait for what cannot be.
+        // etcd refuses a watch of an empty range.
         shared.client.spawn(async move { sender.closed().await });
         return Ok(changes);
     }
@@ -43,14 +43,14 @@ pub(crate) async fn watch(
         next: after.get() + 1,
         fragments: Vec::new(),
     };
-    let mut patience = Patience::new(shared.client.timeouts().call);
+    let mut backoff = Backoff::new(shared.client.timeouts().call);
     let stream = loop {
-        let opened = patience.within(follower.open()).await;
+        let opened = backoff.within(follower.open()).await;
         match opened.unwrap_or_else(|| Err(EtcdFailure::late("a watch"))) {
             Ok(stream) => break stream,
             Err(failure) => {
                 let again = failure.remedy == Remedy::AnotherConnection;
-                if !again || !patience.pause().await {
+                if !again || !backoff.pause().await {
                     return Err(watch_error(failure));
                 }
             }
@@ -64,9 +64,9 @@ struct Follower {
     client: Arc<Client>,
     namespace: Namespace,
     range: StoreRange,
-    /// The first revision that has not been passed on.
+    /// The first revision that was not delivered.
     next: u64,
-    /// Changes of an answer that came in parts, of which the last is still to come.
+    /// The changes of an answer that arrives in fragments.
     fragments: Vec<Event>,
 }
 
@@ -74,19 +74,19 @@ struct Stream {
     connection: Arc<Connection>,
     requests: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
-    /// Whether it has delivered more than its creation.
+    /// Whether it has received more than the confirmation of its creation.
     has_delivered: bool,
 }
 
-/// Why a stream is not read any more.
+/// Why a stream is no longer read.
 enum End {
-    /// The reader is gone.
+    /// The reader has closed the watch.
     Unread,
-    /// Another stream may go on from here.
+    /// Another stream can continue.
     Broken,
-    /// We may not read what is watched, or are not known any more.
+    /// Access to the range is denied, or the member has dropped the token.
     Denied(WatchError),
-    /// No other stream would do better.
+    /// No other stream can continue.
     Over(WatchError),
 }
 
@@ -103,7 +103,7 @@ impl Follower {
             progress_notify: true,
             fragment: true,
         };
-        // There is room for one, and it is the first.
+        // The channel has room for this first message.
         let _room = requests.try_send(request(RequestUnion::CreateRequest(create)));
         let mut client = connection.watch();
         let opening = client.watch(connection.stream(ReceiverStream::new(outgoing)));
@@ -124,7 +124,7 @@ impl Follower {
     }
 
     async fn run(mut self, mut stream: Stream, mut sender: ChangeSender) {
-        let mut patience = Patience::endless();
+        let mut backoff = Backoff::endless();
         loop {
             let denied = match self.follow(&mut stream, &mut sender).await {
                 End::Unread => return,
@@ -133,12 +133,12 @@ impl Follower {
                 End::Broken => None,
             };
             if stream.has_delivered {
-                patience = Patience::endless();
+                backoff = Backoff::endless();
             }
             stream = select! {
                 biased;
                 () = sender.closed() => return,
-                opened = self.open_again(&stream, denied, &mut patience) => match opened {
+                opened = self.open_again(&stream, denied, &mut backoff) => match opened {
                     Ok(stream) => stream,
                     Err(error) => return sender.fail(error),
                 },
@@ -146,13 +146,12 @@ impl Follower {
         }
     }
 
-    /// Opens another stream after one that has ended, however long it takes, unless that was
-    /// denied and would be again.
+    /// Opens another stream, however long it takes, unless access is denied permanently.
     async fn open_again(
         &mut self,
         ended: &Stream,
         denied: Option<WatchError>,
-        patience: &mut Patience,
+        backoff: &mut Backoff,
     ) -> Result<Stream, WatchError> {
         if let Some(error) = denied
             && self.may_not_read().await
@@ -161,8 +160,8 @@ impl Follower {
         }
         self.client.retire(&ended.connection).await;
         if !ended.has_delivered {
-            // Streams that end as they begin are not opened without a pause.
-            patience.pause().await;
+            // A stream that ends at its start is not reopened without a pause.
+            backoff.pause().await;
         }
         loop {
             match self.open().await {
@@ -170,7 +169,7 @@ impl Follower {
                 Err(failure) if failure.remedy != Remedy::AnotherConnection => {
                     return Err(watch_error(failure));
                 }
-                Err(_) => patience.pause().await,
+                Err(_) => backoff.pause().await,
             };
         }
     }
@@ -198,7 +197,7 @@ impl Follower {
                 }
                 Ok(Ok(None)) => return End::Broken,
                 Ok(Err(status)) => return end(stream.connection.failure(status)),
-                // Silence may mean that nothing changes, or that the other side is gone.
+                // Silence means that nothing changes or that the connection is dead.
                 Err(_late) if !asked => {
                     let question = RequestUnion::ProgressRequest(WatchProgressRequest {});
                     if stream.requests.try_send(request(question)).is_err() {
@@ -211,13 +210,12 @@ impl Follower {
         }
     }
 
-    /// Whether a member has not yet heard of what was passed on already, or not any more.
+    /// Whether a member lags behind what was delivered.
     fn is_behind(&self, answer: &WatchResponse) -> bool {
-        !answer.canceled && moment(answer.header.as_ref()).get() + 1 < self.next
+        !answer.canceled && revision_of(answer.header.as_ref()).get() + 1 < self.next
     }
 
-    /// Whether the whole cluster has forgotten what was passed on, because it was restored from a
-    /// backup. Its revisions come again, and mean something else.
+    /// Whether the cluster was restored from a backup. Then it reuses revisions for other changes.
     async fn is_set_back(&self) -> bool {
         let key = self.namespace.prefix().clone();
         let read = |connection: Arc<Connection>, limit| {
@@ -225,12 +223,12 @@ impl Follower {
             let request = connection.request(probe, limit);
             async move { connection.kv().range(request).await }
         };
-        let now = self.client.call("a look at the time", Repeat::Freely, read).await;
-        now.is_ok_and(|answer| moment(answer.header.as_ref()).get() + 1 < self.next)
+        let now = self.client.call("a read of the revision", Repeat::Freely, read).await;
+        now.is_ok_and(|answer| revision_of(answer.header.as_ref()).get() + 1 < self.next)
     }
 
-    /// Whether we may not read what is watched. A member that has forgotten who we are may say the
-    /// same of a watch as one that knows, but not of a read, which then makes us known again.
+    /// Whether access to the range is denied. A member that has dropped the token may reject a
+    /// watch in the same way. A read then authenticates again.
     async fn may_not_read(&self) -> bool {
         let (key, range_end) = self.namespace.range(&self.range);
         let read = |connection: Arc<Connection>, limit| {
@@ -240,7 +238,7 @@ impl Follower {
             let request = connection.request(probe, limit);
             async move { connection.kv().range(request).await }
         };
-        let read = self.client.call("a look at what is watched", Repeat::Freely, read).await;
+        let read = self.client.call("a read of the range", Repeat::Freely, read).await;
         read.is_err_and(|failure| failure.fault.kind == FaultKind::Denied)
     }
 
@@ -253,9 +251,9 @@ impl Follower {
         if answer.canceled {
             return Err(cancelled(connection, answer));
         }
-        let seen = moment(answer.header.as_ref()).get();
-        // The answer to a question carries no number, and may be ahead of changes that are still
-        // to come; what a member says by itself is not.
+        let seen = revision_of(answer.header.as_ref()).get();
+        // A requested progress report may be ahead of changes that are still to come. A report that
+        // a member sends on its own is not.
         let progress = !answer.created && answer.watch_id >= 0 && !answer.fragment;
         self.fragments.extend(answer.events);
         if answer.fragment {
@@ -268,11 +266,11 @@ impl Follower {
             return Ok(());
         }
         let events = std::mem::take(&mut self.fragments);
-        self.pass_on(events, sender)
+        self.deliver(events, sender)
     }
 
-    /// Passes changes on, those of one revision together.
-    fn pass_on(&mut self, events: Vec<Event>, sender: &mut ChangeSender) -> Result<(), End> {
+    /// Delivers changes, those of one revision together.
+    fn deliver(&mut self, events: Vec<Event>, sender: &mut ChangeSender) -> Result<(), End> {
         let mut set = ChangeSet { revision: Revision::ZERO, changes: Vec::new() };
         for event in events {
             let deleted = event.kind() == Kind::Delete;
@@ -296,7 +294,7 @@ impl Follower {
         }
         let revision = set.revision.get();
         if revision < self.next {
-            // A member goes back in time, or sends one revision in two parts.
+            // The member goes back in time, or sends one revision in two parts.
             return Err(End::Over(WatchError::Gap));
         }
         self.next = revision + 1;
@@ -315,7 +313,7 @@ fn cancelled(connection: &Connection, answer: WatchResponse) -> End {
     end(connection.failure(Status::unknown(bare(&answer.cancel_reason))))
 }
 
-/// What etcd says in the reason for the end of a watch, which is an error as Go prints it: with a
+/// The message of etcd within the reason for the end of a watch. The reason is a Go error with a
 /// code in front, as in `rpc error: code = PermissionDenied desc = etcdserver: permission denied`.
 fn bare(reason: &str) -> &str {
     reason.split_once("desc = ").map_or(reason, |(_, message)| message)
@@ -348,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_for_the_end_of_a_watch_is_known_by_what_etcd_says_in_it() {
+    fn the_end_of_a_watch_is_classified_by_its_message() {
         let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
         assert!(matches!(end_for(denied), End::Denied(_)));
         assert!(matches!(end_for("etcdserver: permission denied"), End::Denied(_)));

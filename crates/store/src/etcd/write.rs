@@ -1,10 +1,10 @@
-//! Carrying batches of commits out.
+//! Applies batches of commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::nonsense;
+use super::answer::mismatched;
 use super::client::Repeat;
 use super::connection::Connection;
 use super::failure::{Effect, EtcdFailure, Remedy, ServerMessage};
@@ -19,8 +19,8 @@ use crate::error::{CommitError, Conflict, Fault, FaultKind};
 use crate::key::Key;
 use crate::store::{Revision, SessionId, Versioned};
 
-/// Requests under way at the same time: one is decided while the next is on its way. More would
-/// leave less to go together, and were slower wherever we measured.
+/// The largest number of requests in flight: the server decides one while the next arrives. More
+/// requests make smaller batches, and were slower in every measurement.
 const IN_FLIGHT: usize = 2;
 
 type Reported = Result<Revision, CommitError>;
@@ -40,12 +40,12 @@ impl BatchEngine for Shared {
 
     fn start(self: &Arc<Self>, batch: CommitBatch) {
         let shared = Arc::clone(self);
-        self.client.spawn(async move { shared.carry_out(batch).await });
+        self.client.spawn(async move { shared.apply(batch).await });
     }
 }
 
 impl Shared {
-    async fn carry_out(&self, batch: CommitBatch) {
+    async fn apply(&self, batch: CommitBatch) {
         let commits: Vec<&Commit> = batch.commits().collect();
         let failure = match self.decide_in_time(&batch, &commits).await {
             Ok(decisions) => {
@@ -71,20 +71,21 @@ impl Shared {
         }
     }
 
-    /// Outcomes of the commits of a batch. The batch is marked when it takes unusually long.
+    /// The outcomes of a batch. The batch is marked as stalled when it takes unusually long.
     async fn decide_in_time(
         &self,
         batch: &CommitBatch,
         commits: &[&Commit],
     ) -> Result<Vec<Option<Reported>>, EtcdFailure> {
         let EtcdTimeouts { call, attempt, .. } = *self.client.timeouts();
-        // The time of a call begins when it waits for others, and leaves enough for an answer.
+        // The timeout of a call includes its time in the queue, but leaves enough time for an
+        // answer.
         let time = call.saturating_sub(batch.waited()).max(attempt);
-        self.decide(commits, time, &|| batch.stalls()).await
+        self.decide(commits, time, &|| batch.report_stall()).await
     }
 
-    /// What has become of commits that are sent together; nothing of those that conflict.
-    /// They are given up after a timeout. The batch is marked when they take long.
+    /// The outcomes of commits in one request, or `None` for those that conflict. The batch is
+    /// marked as stalled when the answer takes long.
     pub(super) async fn decide(
         &self,
         commits: &[&Commit],
@@ -92,15 +93,15 @@ impl Shared {
         is_slow: &(dyn Fn() + Sync),
     ) -> Result<Vec<Option<Reported>>, EtcdFailure> {
         let request = || self.composer.request(commits);
-        let repeat = Repeat::IfNothingHappened;
+        let repeat = Repeat::IfNotApplied;
         let answer = self.transact("a commit", repeat, time, is_slow, request).await?;
         Ok(match self.composer.decisions(commits, answer) {
             Some(decisions) => decisions.into_iter().map(|decided| decided.map(Ok)).collect(),
-            None => vec![Some(Err(CommitError::Unknown(nonsense("a commit")))); commits.len()],
+            None => vec![Some(Err(CommitError::Unknown(mismatched("a commit")))); commits.len()],
         })
     }
 
-    /// What is there instead of what commits expect that conflict.
+    /// The conflicts of commits, with the current values.
     async fn conflicts(&self, commits: &[&Commit]) -> Vec<CommitError> {
         let keys: BTreeSet<&Key> = commits.iter().flat_map(|it| expected_keys(it)).collect();
         let keys: Vec<Key> = keys.into_iter().cloned().collect();
@@ -117,7 +118,7 @@ impl Shared {
         commits.iter().map(|commit| CommitError::Conflict(conflict(commit))).collect()
     }
 
-    /// Sends a request, which is rebuilt whenever it is sent again: that is rarer than a copy.
+    /// Sends a request. A resend rebuilds it, because resends are rarer than a copy per request.
     pub(super) async fn transact(
         &self,
         what: &str,
@@ -133,7 +134,7 @@ impl Shared {
         self.client.call_within(time, is_slow, what, repeat, send).await
     }
 
-    /// Why a commit was refused, if it is one that has been refused alone.
+    /// The error of a refused request. If it has a single commit, the error is specific.
     async fn refusal(&self, commits: &[&Commit], failure: EtcdFailure) -> CommitError {
         let gone = match commits {
             [commit] if failure.message == Some(ServerMessage::LeaseNotFound) => {
@@ -144,7 +145,7 @@ impl Shared {
         gone.map_or_else(|| not_applied(failure.fault), CommitError::SessionGone)
     }
 
-    /// Which session of a commit has ended. etcd does not say.
+    /// The session of a commit that has ended. etcd does not report it.
     async fn session_gone(&self, commit: &Commit) -> Option<SessionId> {
         let session = |write: &Write| match write {
             Write::Put { session, .. } => *session,
@@ -161,16 +162,16 @@ impl Shared {
         Some(first)
     }
 
-    /// What has become of commits that a full server has settled without saying how.
+    /// The outcomes of commits that a full server has settled without reporting how.
     ///
-    /// If what would be untrue after a commit for good is still true, the commit was not applied. A
-    /// key that is absent may have been made by it and deleted again by another client; and what
-    /// is not true any more may be the work of another client as well.
+    /// A commit was not applied if an expectation still holds that it would have made false for
+    /// good. Otherwise the outcome stays unknown: another client may have deleted a key that the
+    /// commit created, or may have changed the keys itself.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Reported> {
-        let inquiry = || self.composer.inquiry(commits);
+        let check = || self.composer.outcome_check(commits);
         let time = self.client.timeouts().call;
-        let answer = self.transact("an inquiry", Repeat::Freely, time, &|| (), inquiry).await.ok();
-        let findings = answer.and_then(Composer::findings).unwrap_or_default();
+        let answer = self.transact("an outcome check", Repeat::Freely, time, &|| (), check).await;
+        let findings = answer.ok().and_then(Composer::findings).unwrap_or_default();
         let mut findings = findings.into_iter();
         let mut decisions = Vec::with_capacity(commits.len());
         for commit in commits {
@@ -180,7 +181,7 @@ impl Shared {
             } else if commit.writes().iter().any(|write| matches!(write, Write::Put { .. })) {
                 Err(not_applied(full.clone()))
             } else {
-                // There is always room for less. It was in the wrong company.
+                // Deletions always fit. Only the other commits of the request did not.
                 self.send_alone(commit).await
             });
         }
@@ -193,7 +194,7 @@ impl Shared {
                 Some(reported) => reported,
                 None => {
                     let conflict = self.conflicts(&[commit]).await.pop();
-                    Err(conflict.unwrap_or_else(|| CommitError::Unknown(nonsense("a commit"))))
+                    Err(conflict.unwrap_or_else(|| CommitError::Unknown(mismatched("a commit"))))
                 }
             },
             Err(failure) if failure.effect == Effect::Nothing => Err(not_applied(failure.fault)),
@@ -202,7 +203,7 @@ impl Shared {
     }
 }
 
-/// Whether something would be untrue after a commit that can never be true again.
+/// Whether the commit makes an expectation false for good.
 fn replaces_for_good(commit: &Commit) -> bool {
     replaced(commit).any(|expected| expected.expect != Expect::Absent)
 }

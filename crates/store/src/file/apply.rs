@@ -1,4 +1,4 @@
-//! What happens inside of a write transaction.
+//! The contents of a write transaction.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::key::Key;
 use crate::store::{Revision, SessionId, Versioned};
 use crate::watch::{Change, ChangeSet};
 
-/// How many of the latest changes are kept for watches.
+/// How many changes are kept for watches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History {
     pub(super) revisions: u64,
     pub(super) bytes: i64,
 }
 
-/// Keys that the end of one session takes away at one revision.
+/// The largest number of keys that the end of a session deletes at one revision.
 const ENDED_TOGETHER: usize = 10_000;
 
-/// Expectations among which a written key is looked up before the database is asked.
+/// The largest number of expectations to search for a written key before a query.
 const LOOKED_THROUGH: usize = 16;
 
-/// A write transaction under way: the row about the store as it will be, and what has changed.
+/// A write transaction in progress: the new row about the store, and the changes.
 pub(super) struct Changing<'c> {
     connection: &'c Connection,
     pub(super) head: Head,
@@ -40,7 +40,7 @@ impl<'c> Changing<'c> {
         Ok(Self { connection, before: head.clone(), head, sets: Vec::new() })
     }
 
-    /// Applies one commit, or says why not. Other commits of the batch write none of its keys.
+    /// Applies one commit, or returns why not. Other commits of the batch write none of its keys.
     pub(super) fn commit(
         &mut self,
         commit: &Commit,
@@ -82,7 +82,7 @@ impl<'c> Changing<'c> {
         Ok(Ok(revision))
     }
 
-    /// Ends a session with all that was put in it.
+    /// Ends a session and deletes its keys.
     pub(super) fn end_session(&mut self, session: SessionId) -> Result<(), SqliteFailure> {
         let number = session.get().cast_signed();
         let keys = self.keys_of(number)?;
@@ -91,7 +91,7 @@ impl<'c> Changing<'c> {
             let mut changes = Vec::with_capacity(together.len());
             for key in together {
                 let Some(old) = self.mark(key)? else {
-                    let what = format!("the index of sessions knows {key}, which is not there");
+                    let what = format!("the index of sessions names {key}, which does not exist");
                     return Err(SqliteFailure::Damaged(what));
                 };
                 let write = Write::Delete { key: key.clone() };
@@ -105,7 +105,7 @@ impl<'c> Changing<'c> {
         Ok(())
     }
 
-    /// Forgets all recorded changes.
+    /// Drops all recorded changes.
     pub(super) fn forget_all(&mut self) -> Result<(), SqliteFailure> {
         self.connection.prepare_cached("DELETE FROM change")?.execute([])?;
         self.head.forgotten_revision = self.head.revision;
@@ -197,7 +197,7 @@ impl<'c> Changing<'c> {
         Ok(Some(change))
     }
 
-    /// Notes a change for those who watch.
+    /// Records a change for watches.
     fn record(
         &mut self,
         change: &Change,
@@ -221,9 +221,9 @@ impl<'c> Changing<'c> {
         Ok(())
     }
 
-    /// Forgets the oldest changes once there are clearly too many.
+    /// Drops the oldest changes when there are clearly too many.
     fn forget(&mut self, history: History) -> Result<(), SqliteFailure> {
-        // Now and then many at once, so that most commits need not.
+        // Many at a time, so that most commits drop none.
         let slack = history.revisions / 8;
         let mut forgotten = self.head.forgotten_revision;
         if self.head.revision.saturating_sub(forgotten) > history.revisions + slack {
@@ -250,7 +250,7 @@ impl<'c> Changing<'c> {
         Ok(())
     }
 
-    /// The last revision that is whole before this many bytes of changes.
+    /// The last revision that is complete before this many bytes of changes.
     fn before_bytes(&self, bytes: i64) -> Result<u64, SqliteFailure> {
         let sql = "SELECT position FROM change WHERE bytes_before >= ?1 ORDER BY position LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;

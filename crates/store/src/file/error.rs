@@ -1,4 +1,4 @@
-//! What can go wrong with a database in a folder, and what that means to a caller.
+//! Failures of a database in a folder, and the errors that callers get.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,46 +11,45 @@ use crate::error::{CommitError, Fault, FaultKind, StoreError};
 /// Why a folder cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
 pub enum FileOpenError {
-    /// The folder cannot be made, or nothing can be written in it.
+    /// The folder cannot be created or written.
     #[error("the folder {} cannot be written: {source}", folder.display())]
     Unwritable {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The folder is on another machine, where locks do not hold.
+    /// The folder is on a network file system, where locks are unreliable.
     #[error(
-        "the folder {} is on a network file system ({kind}), where file locks cannot be relied \
-         on; use a local disk, or a store that is made for many machines",
+        "the folder {} is on a network file system ({kind}), where file locks are \
+         unreliable; use a local disk or an etcd store",
         folder.display()
     )]
     NetworkFileSystem {
         /// The folder.
         folder: PathBuf,
-        /// What kind of file system it is.
+        /// The kind of file system.
         kind: &'static str,
     },
-    /// Another process is opening or closing the store, and has not shown for too long that it
-    /// lives.
+    /// Another process is opening or closing the store, and has sent no heartbeat for too long.
     #[error(
-        "the store in {} is being opened by {}, which has not shown for {patience:?} that it \
-         lives; after a crash it first checks all that is stored",
+        "the store in {} is being opened by {}, without a heartbeat for {timeout:?}; wait \
+         until it has checked the store, or stop it",
         folder.display(),
         process.map_or("another process".to_owned(), |process| format!("process {process}"))
     )]
     Busy {
         /// The folder.
         folder: PathBuf,
-        /// Who it is, if it has said so.
+        /// The id of that process, if known.
         process: Option<u32>,
-        /// How long it was waited for.
-        patience: Duration,
+        /// How long this process waited.
+        timeout: Duration,
     },
     /// The database is of a later version of this program.
     #[error(
-        "{} has schema version {found}, and this program knows versions up to {known}; use a \
-         newer program",
+        "{} has schema version {found}, and this program supports versions up to {known}; \
+         use a newer program",
         path.display()
     )]
     Newer {
@@ -58,10 +57,10 @@ pub enum FileOpenError {
         path: PathBuf,
         /// Its schema version.
         found: i64,
-        /// The latest that is known here.
+        /// The latest that this program supports.
         known: i64,
     },
-    /// The database belongs to some other program.
+    /// The database belongs to another program.
     #[error("{} is a database of another program; use another folder", path.display())]
     Foreign {
         /// The database.
@@ -76,7 +75,7 @@ pub enum FileOpenError {
     Damaged {
         /// The database.
         path: PathBuf,
-        /// What was found.
+        /// The damage.
         what: String,
     },
     /// The system or the database failed.
@@ -84,7 +83,7 @@ pub enum FileOpenError {
     Failed {
         /// The database.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -102,11 +101,11 @@ impl FileOpenError {
     }
 }
 
-/// What went wrong while the database was used.
+/// A failure while the database was used.
 #[derive(Debug)]
 pub(super) enum SqliteFailure {
     Sqlite(rusqlite::Error),
-    /// The database answers, but with what we never wrote.
+    /// The database answers, but with data that was never written.
     Damaged(String),
 }
 
@@ -128,14 +127,14 @@ impl SqliteFailure {
         })
     }
 
-    /// Whether a sync failed. Then it is unknown what is on the disk, and syncing again, which may
-    /// well succeed, would not show it.
+    /// Whether a sync failed. Then the content of the disk is unknown, and a second sync that
+    /// succeeds would not show it.
     pub(super) fn is_failed_sync(&self) -> bool {
         let extended = self.sqlite().map(|error| error.extended_code);
         matches!(extended, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
     }
 
-    /// Whether a connection that has seen this should be thrown away.
+    /// Whether the connection must be closed after this failure.
     pub(super) fn spoils_connection(&self) -> bool {
         let code = self.sqlite().map(|error| error.code);
         !matches!(
@@ -144,11 +143,11 @@ impl SqliteFailure {
         )
     }
 
-    /// Whether a transaction that ended with this in the middle of its commit is surely undone.
+    /// Whether a transaction that failed during its commit is surely undone.
     ///
-    /// A write that failed never was whole, and is overwritten by the next one. After a failed
-    /// sync, or when only the index beside the log could not be written, the log may hold the whole
-    /// transaction, and a crash would bring it back.
+    /// A failed write is incomplete, and the next write overwrites it. After a failed sync, or a
+    /// failed write of the log's index, the log may hold the whole transaction, and a crash would
+    /// restore it.
     fn is_undone(&self) -> bool {
         let Some(error) = self.sqlite() else { return false };
         match error.code {
@@ -164,7 +163,7 @@ impl SqliteFailure {
         }
     }
 
-    /// What a caller learns of a commit that failed before its transaction was to be committed.
+    /// The error of a commit that failed before its transaction was committed.
     pub(super) fn before_commit(self, path: &Path) -> CommitError {
         match self.into_fault(path) {
             fault if fault.kind == FaultKind::Damaged => CommitError::Corrupt(fault),
@@ -172,7 +171,7 @@ impl SqliteFailure {
         }
     }
 
-    /// What a caller learns of a commit whose transaction failed while it was committed.
+    /// The error of a commit whose transaction failed while it was committed.
     pub(super) fn in_commit(self, path: &Path) -> CommitError {
         let undone = self.is_undone();
         let fault = self.into_fault(path);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_write_that_never_was_whole_is_surely_undone() {
+    fn only_an_incomplete_write_is_surely_undone() {
         let path = Path::new("state.db");
         for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_BUSY] {
             let error = failed(code).in_commit(path);

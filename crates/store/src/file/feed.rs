@@ -1,7 +1,7 @@
-//! Passes changes on to those who watch.
+//! Delivers changes to watches.
 //!
-//! What this process commits is passed on as it is committed. What others commit is read from the
-//! recorded changes, when a look at the database shows a commit of another process.
+//! Commits of this process are delivered as they are made. Commits of other processes are read from
+//! the recorded changes when the version of the database changes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
 pub(super) struct Feed {
     path: PathBuf,
     readers: Arc<Readers>,
-    /// Whether there may be watches, to be asked without a lock.
+    /// Whether there may be watches, readable without the lock.
     watched: AtomicBool,
     state: Mutex<State>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Feed {
 #[derive(Debug, Default)]
 struct State {
     watches: Vec<Watch>,
-    /// Revision up to which all watches got changes. Means nothing while there are none.
+    /// The revision up to which all watches got changes. Unused while there are none.
     delivered: u64,
 }
 
@@ -52,7 +52,7 @@ impl Feed {
         self.watched.load(Ordering::SeqCst)
     }
 
-    /// Begins a watch, with what has happened since `after`.
+    /// Starts a watch, with the changes since `after`.
     pub(super) fn watch(
         &self,
         range: &StoreRange,
@@ -60,7 +60,7 @@ impl Feed {
         capacity: usize,
     ) -> Result<Changes, WatchError> {
         let mut state = self.lock();
-        // First of all, so that a commit after the look at the database sees it.
+        // Set first, so that a commit after the read of the database sees the watch.
         self.watched.store(true, Ordering::SeqCst);
         let (sender, changes) = Changes::channel(capacity);
         let mut watch = Watch { range: range.clone(), after: after.get(), sender };
@@ -90,7 +90,7 @@ impl Feed {
         }
     }
 
-    /// Passes on what this process has just committed.
+    /// Delivers a commit of this process.
     pub(super) fn push(&self, sets: Vec<ChangeSet>) {
         let Some(first) = sets.first().map(|set| set.revision.get()) else { return };
         if !self.is_watched() {
@@ -98,9 +98,9 @@ impl Feed {
         }
         let mut state = self.lock();
         if first > state.delivered + 1 {
-            // Another commit was faster, and comes first.
+            // Another commit was faster and has to be delivered first.
             drop(state);
-            // What cannot be read now, the next look at the database finds.
+            // If the read fails, the next check of the database repeats it.
             let _later = self.pull();
             return;
         }
@@ -110,8 +110,8 @@ impl Feed {
         self.sweep(&mut state);
     }
 
-    /// Passes on what is recorded and was not passed on yet. Returns false if that could
-    /// not be read and a watch still waits for it: then it has to be tried again.
+    /// Delivers the recorded changes that were not delivered yet. Returns false if they could not
+    /// be read and a watch still waits for them. Then the caller has to retry.
     #[must_use]
     pub(super) fn pull(&self) -> bool {
         let mut state = self.lock();
@@ -176,7 +176,7 @@ impl State {
 }
 
 impl Watch {
-    /// Passes on what is in the range. Returns whether the watch goes on.
+    /// Delivers the changes in the range. Returns whether the watch continues.
     fn deliver(&mut self, set: &ChangeSet) -> bool {
         if set.revision.get() <= self.after {
             return true;

@@ -1,14 +1,18 @@
-//! Locks of the operating system, on files of our own beside the database.
+//! Locks of the operating system on separate files beside the database.
 //!
-//! They end with the process that holds them, whatever ends it. The files of the database itself
-//! are never opened here: closing any descriptor of them would drop the locks that SQLite has.
+//! A lock ends with its process, even after a crash. The files of the database are never opened
+//! here: closing a descriptor of them would drop the locks of SQLite.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::schema::beside;
+use super::{DATABASE, PRIVATE_MODE};
 
 /// The folder of the lock files.
 #[derive(Clone, Debug)]
@@ -21,30 +25,46 @@ impl Locks {
         Self { folder }
     }
 
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub(super) fn file(&self, name: &str) -> io::Result<File> {
-        let path = self.folder.join(name);
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+        let path = self.path(name);
+        // Users that share the database, by its permissions, share its locks as well.
+        let database = fs::metadata(self.folder.with_file_name(DATABASE));
+        let mode = database.map_or(PRIVATE_MODE, |found| found.mode() & 0o666);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(mode).open(path)
+    }
+
+    /// Names the other processes that keep this one from writing.
+    pub(super) fn writers(&self, database: &Path) -> String {
+        let turn = self.path("turn");
+        let mut writers = holders(&[&turn, database, &beside(database, "-shm")]);
+        writers.remove(&std::process::id());
+        named(&writers)
     }
 
     fn owner_path(&self, owner: i64) -> PathBuf {
         self.folder.join(format!("owner-{owner}"))
     }
 
-    /// Takes the lock of a new owner of sessions; none if another has that number.
+    /// Takes the lock of a new owner of sessions. Returns `None` if the number is used.
     pub(super) fn take_owner(&self, owner: i64) -> io::Result<Option<Owner>> {
         let path = self.owner_path(owner);
         let file = self.file(&format!("owner-{owner}"))?;
         if !try_lock(&file)? {
             return Ok(None);
         }
-        // A sweep may have removed the file before it was locked.
+        // A cleanup may have removed the file before it was locked.
         let is_there = fs::metadata(&path).is_ok_and(|found| {
             file.metadata().is_ok_and(|ours| found.ino() == ours.ino() && found.dev() == ours.dev())
         });
         Ok(is_there.then_some(Owner { number: owner, path, _lock: file }))
     }
 
-    /// Whether the owner of sessions is gone.
+    /// Whether the process that owns the sessions has ended.
     pub(super) fn is_owner_gone(&self, owner: i64) -> io::Result<bool> {
         let path = self.owner_path(owner);
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
@@ -55,13 +75,13 @@ impl Locks {
         try_lock(&file)
     }
 
-    /// Removes what an owner that is gone has left.
+    /// Removes the lock file of an ended owner.
     pub(super) fn forget_owner(&self, owner: i64) {
-        // If it stays, it costs a few bytes.
+        // A leftover file costs a few bytes.
         let _stays = fs::remove_file(self.owner_path(owner));
     }
 
-    /// Removes what all owners have left. The caller knows that there are none.
+    /// Removes all lock files of owners. The caller knows that there are none.
     pub(super) fn forget_all_owners(&self) {
         let Ok(files) = fs::read_dir(&self.folder) else { return };
         for file in files.flatten() {
@@ -86,7 +106,7 @@ impl Drop for Owner {
     }
 }
 
-/// Locks the file without waiting. Returns whether it did.
+/// Locks the file without waiting. Returns whether it is locked.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -95,9 +115,56 @@ pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Locks the file within a timeout. Returns whether it did.
-pub(super) fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
-    let deadline = Instant::now() + patience;
+/// Locks the file without waiting, together with others. Returns whether it is locked.
+pub(super) fn try_lock_shared(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Names the processes that have locked a file exclusively, as far as the system reports them.
+#[must_use]
+pub fn lock_holders(file: &Path) -> String {
+    named(&holders(&[file]))
+}
+
+fn named(holders: &BTreeSet<u32>) -> String {
+    let holders: Vec<String> = holders.iter().map(|id| format!("process {id}")).collect();
+    if holders.is_empty() { "another process".to_owned() } else { holders.join(", ") }
+}
+
+/// The processes that have locked one of the files exclusively.
+pub(super) fn holders(files: &[&Path]) -> BTreeSet<u32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let identities = files.iter().filter_map(|file| {
+        let found = fs::metadata(file).ok()?;
+        let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        Some(format!("{major:02x}:{minor:02x}:{}", found.ino()))
+    });
+    holders_in(&locks, &identities.collect::<Vec<_>>())
+}
+
+/// The processes with an exclusive lock on one of the files, in the format of `/proc/locks`.
+fn holders_in(locks: &str, identities: &[String]) -> BTreeSet<u32> {
+    let holder = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // The line of a waiting process has a field more.
+        let [_, _, _, "WRITE", process, identity, ..] = *fields.as_slice() else { return None };
+        let is_held = identities.iter().any(|other| other == identity);
+        process.parse().ok().filter(|id| is_held && *id > 0)
+    };
+    locks.lines().filter_map(holder).collect()
+}
+
+/// Locks the file within a timeout. Returns whether it is locked.
+pub(super) fn lock_within(
+    file: &File,
+    timeout: Duration,
+    try_lock: impl Fn(&File) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
     while !try_lock(file)? {
         if Instant::now() >= deadline {
             return Ok(false);
@@ -109,9 +176,8 @@ pub(super) fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
 
 /// A fair lock for writing, among processes.
 ///
-/// It has two files. A writer locks `next`, waits for `turn`, and unlocks `next` when it has it. So
-/// a process that has just written cannot be first again while another waits, as it could with one
-/// lock.
+/// It has two files. A writer locks `next`, waits for `turn`, and then unlocks `next`. So a process
+/// that has just written cannot overtake a waiting one, as it could with one lock.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     next: File,
@@ -123,7 +189,7 @@ impl WriteLock {
         Ok(Self { next: locks.file("next")?, turn: locks.file("turn")? })
     }
 
-    /// Takes the lock, unless a process has it or waits for it.
+    /// Takes the lock, unless another process holds it or waits for it.
     pub(super) fn try_acquire(&self) -> io::Result<bool> {
         if !try_lock(&self.next)? {
             return Ok(false);
@@ -146,9 +212,9 @@ impl WriteLock {
     }
 }
 
-/// Why a file system is not taken, if it is not.
+/// The name of a network file system, by the number of its type.
 pub(super) fn network_kind(magic: i64) -> Option<&'static str> {
-    // The numbers are those of the kernel's headers; some are negative in a signed field.
+    // The numbers of the kernel's headers. Some are negative in a signed field.
     Some(match u32::try_from(magic & 0xffff_ffff).unwrap_or_default() {
         0x6969 => "NFS",
         0x517b => "SMB",
@@ -165,12 +231,12 @@ pub(super) fn network_kind(magic: i64) -> Option<&'static str> {
         0x1983_0326 => "BeeGFS",
         0x786f_4256 => "a folder of VirtualBox's host",
         0xbacb_acbc => "a folder of VMware's host",
-        0x6573_5546 => "FUSE, behind which may be anything",
+        0x6573_5546 => "FUSE, which may hide a network",
         _ => return None,
     })
 }
 
-/// What kind of network file system a folder is on, if it is.
+/// The kind of network file system that a folder is on, if any.
 pub(super) fn network_kind_of(folder: &Path) -> io::Result<Option<&'static str>> {
     // The width and sign of the field differ between machines.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "differs by machine")]
@@ -189,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_there_until_its_lock_ends() {
+    fn an_owner_lives_until_its_lock_ends() {
         let (_folder, locks) = locks();
         assert!(locks.is_owner_gone(1).unwrap());
         let owner = locks.take_owner(1).unwrap().unwrap();
@@ -197,7 +263,7 @@ mod tests {
         assert!(locks.take_owner(1).unwrap().is_none());
         drop(owner);
         assert!(locks.is_owner_gone(1).unwrap());
-        // A file that a dead process has left is not locked.
+        // The file of a dead process is not locked.
         drop(locks.file("owner-2").unwrap());
         assert!(locks.is_owner_gone(2).unwrap());
         locks.forget_all_owners();
@@ -211,17 +277,31 @@ mod tests {
         assert!(first.try_acquire().unwrap() && !second.try_acquire().unwrap());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| second.acquire().unwrap());
-            // Until the other one holds `next`.
+            // Until the other thread holds `next`.
             while try_lock(&first.next).unwrap() {
                 first.next.unlock().unwrap();
                 thread::yield_now();
             }
             first.release().unwrap();
             waiting.join().unwrap();
-            assert!(!first.try_acquire().unwrap(), "the other one was next");
+            assert!(!first.try_acquire().unwrap(), "the other thread was next");
             second.release().unwrap();
         });
         assert!(first.try_acquire().unwrap());
+    }
+
+    #[test]
+    fn holders_of_a_lock_are_found_among_those_who_wait() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 13 08:01:77 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 14 fe:00:9 120 120\n\
+                     2: POSIX  ADVISORY  READ 15 fe:00:9 123 123\n\
+                     3: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n\
+                     damaged\n";
+        let holders = |identity: &str| holders_in(locks, &[identity.to_owned()]);
+        assert_eq!(holders("08:01:77"), BTreeSet::from([12]));
+        assert_eq!(holders("fe:00:9"), BTreeSet::from([14]));
+        assert!(holders("08:01:7").is_empty());
     }
 
     #[test]

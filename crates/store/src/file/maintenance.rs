@@ -1,5 +1,5 @@
-//! A thread for what no call triggers: commits of other processes, sessions that end, abandoned
-//! scans, and tasks that have waited for too long.
+//! A thread for events that no call triggers: commits of other processes, the end of sessions,
+//! abandoned scans, and tasks that time out.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -64,15 +64,15 @@ struct Round {
     has_sessions: bool,
 }
 
-/// The version of the database up to which everything was passed on.
+/// The version of the database up to which all changes were delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen(Option<i64>);
 
 impl Seen {
-    /// Passes on what is new. If that fails, it stays new.
-    fn follow(&mut self, version: i64, pass_on: impl FnOnce() -> bool) {
+    /// Delivers new changes. If that fails, they stay new.
+    fn follow(&mut self, version: i64, deliver: impl FnOnce() -> bool) {
         if self.0 != Some(version) {
-            self.0 = pass_on().then_some(version);
+            self.0 = deliver().then_some(version);
         }
     }
 }
@@ -106,12 +106,12 @@ impl Maintenance {
         Ok(Self { wake_up, thread: Some(thread), started, called_ms })
     }
 
-    /// Wakes it.
+    /// Wakes the thread.
     pub(super) fn wake(&self) {
         self.wake_up.send(Called::Look);
     }
 
-    /// Wakes it, unless it has just run.
+    /// Wakes the thread, unless it has just run.
     pub(super) fn wake_if_idle(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let rest = u64::try_from(SESSIONS.as_millis()).unwrap_or(u64::MAX);
@@ -122,11 +122,11 @@ impl Maintenance {
         }
     }
 
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn stop(&mut self) {
         self.wake_up.send(Called::Stop);
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, there is nothing left to stop.
+            // A panicked thread has already stopped.
             let _panicked = thread.join();
         }
     }
@@ -142,7 +142,7 @@ impl WakeUp {
         self.sent.notify_all();
     }
 
-    /// Waits for a wake-up or the timeout. Returns whether to go on.
+    /// Waits for a wake-up or a timeout. Returns whether to continue.
     fn wait(&self, time: Duration) -> bool {
         let waiting = |called: &mut Called| *called == Called::No;
         let state = self.sent.wait_timeout_while(self.lock(), time, waiting);
@@ -177,11 +177,11 @@ impl Round {
 
     fn look(&mut self) {
         self.batcher.engine().refuse_overdue();
-        // Callers start what waits; one that is never polled again does not.
+        // Callers start their own batches, unless they are never polled again.
         self.batcher.start_waiting();
         self.readers.drop_old_pins();
         if self.look_into_database().is_err() {
-            // Callers get the same error from their own calls. Reconnect next time.
+            // Callers get the same error from their own calls. The next round reconnects.
             self.connection = None;
             self.seen = Seen::default();
         }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_passed_on_stays_new() {
+    fn undelivered_changes_stay_new() {
         let mut seen = Seen::default();
         let mut tried = Vec::new();
         for (version, succeeds) in [(1, true), (1, true), (2, false), (2, false), (2, true)] {
@@ -228,6 +228,6 @@ mod tests {
             });
         }
         assert_eq!(tried, [(1, true), (2, false), (2, false), (2, true)]);
-        seen.follow(2, || panic!("it is known"));
+        seen.follow(2, || panic!("delivered twice"));
     }
 }

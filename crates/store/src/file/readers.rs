@@ -1,4 +1,4 @@
-//! Connections that read, each its own moment, and the moments that scans hold on to.
+//! Connections that read, each at one revision, and the revisions that scans hold.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use super::schema::{READER_PATIENCE, Role, connect};
 use crate::key::{Key, StoreRange};
 use crate::store::{Continuation, Revision, ScanFrom, ScanPage};
 
-/// Idle connections that are kept.
+/// The largest number of idle connections.
 const IDLE_MAX: usize = 8;
-/// Most entries of a page.
+/// The largest number of entries on a page.
 const PAGE_ENTRIES_MAX: usize = 4_096;
 /// A page ends when it has this many bytes.
 const PAGE_BYTES: usize = 4 * 1_024 * 1_024;
@@ -26,23 +26,23 @@ const PAGE_BYTES: usize = 4 * 1_024 * 1_024;
 pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// Moments that scans are at, the oldest first.
+    /// The revisions that scans hold, the oldest first.
     pins: Mutex<VecDeque<Pin>>,
     pins_max: usize,
     pin_age: Duration,
 }
 
-/// A moment that stays readable. While it is held, the log cannot restart.
+/// A revision that stays readable. While it is held, the log cannot restart.
 #[derive(Clone, Debug)]
 struct Pin {
     revision: Revision,
     connection: Arc<Mutex<Connection>>,
     since: Instant,
-    /// Scans that are at this moment.
+    /// The number of scans at this revision.
     scans: usize,
 }
 
-/// A page, or that the moment is gone.
+/// A page, or the revision of the scan is gone.
 pub(super) enum Scanned {
     Page(ScanPage),
     Moved,
@@ -53,7 +53,7 @@ impl Readers {
         Self { path, idle: Mutex::default(), pins: Mutex::default(), pins_max, pin_age }
     }
 
-    /// Reads at one moment.
+    /// Reads at one revision.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, SqliteFailure>,
@@ -75,7 +75,7 @@ impl Readers {
             None => self.scan_now(range, page).map(Scanned::Page),
             Some(after) => match self.pinned(after.revision) {
                 Some(pin) => self.scan_pinned(&pin, range, page).map(Scanned::Page),
-                // Nothing may have changed since.
+                // The revision may still be the latest.
                 None if self.read(load_revision)? == after.revision => {
                     let scanned = self.scan_now(range, page)?;
                     Ok(if scanned.revision == after.revision {
@@ -89,7 +89,7 @@ impl Readers {
         }
     }
 
-    /// Lets go of moments that were held for too long.
+    /// Drops revisions that were held for too long.
     pub(super) fn drop_old_pins(&self) {
         let mut pins = lock(&self.pins);
         while pins.front().is_some_and(|pin| pin.since.elapsed() > self.pin_age) {
@@ -97,7 +97,7 @@ impl Readers {
         }
     }
 
-    /// Lets go of everything.
+    /// Drops all held revisions and idle connections.
     pub(super) fn clear(&self) {
         lock(&self.pins).clear();
         lock(&self.idle).clear();
@@ -117,7 +117,7 @@ impl Readers {
         Ok(connection)
     }
 
-    /// Ends a moment and keeps the connection. After a failure it is not kept.
+    /// Ends a read transaction and keeps the connection, unless that fails.
     fn end(&self, connection: Connection) {
         let ended = connection.prepare_cached("COMMIT").and_then(|mut end| end.execute([]));
         let mut idle = lock(&self.idle);

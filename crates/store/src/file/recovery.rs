@@ -1,4 +1,4 @@
-//! What the first one to open a store does, while it has the store alone.
+//! Recovery by the first user of a store, while it is the only one.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use super::rows::{Head, blob, read_entry};
 use super::schema::{Checkpoint, checkpoint, data_version, prepare};
 use crate::key::Key;
 
-/// Makes the store if it is not there; checks it if the last user did not close it; ends all
-/// sessions, since there is no process that could own one. It calls `is_alive` now and then.
+/// Creates the store if it does not exist, checks it if the last user did not close it, and ends
+/// all sessions, because no process owns them. It calls `is_alive` regularly.
 ///
-/// A full disk does not prevent reading. Then the notes are left for the first writer
-/// when there is room again, and the sessions for the thread that looks after them.
+/// On a full disk the store can still be read. Then the first writer updates the marks later, and
+/// the maintenance thread ends the sessions.
 pub(super) fn recover(
     path: &Path,
     is_alive: impl FnMut() + Send + 'static,
 ) -> Result<(), FileOpenError> {
     let mut connection = prepare(path)?;
-    let recovered = show_life(&mut connection, is_alive).and_then(|()| {
+    let recovered = send_heartbeats(&mut connection, is_alive).and_then(|()| {
         if Head::load(&connection)?.closed {
             unless_full(mark_in_use(&connection))?;
         } else {
@@ -30,12 +30,11 @@ pub(super) fn recover(
     recovered.map_err(|failure| FileOpenError::from_failure(path, failure))
 }
 
-/// Instructions of the database between two signs of life. A check of the whole file counts two
-/// for a page, so that this is a few megabytes then; signs are not given more often than makes
-/// sense anyway.
+/// SQLite instructions between two heartbeats. A check of the whole file needs two per page, so
+/// this covers a few megabytes. Heartbeats have a minimum interval of their own.
 const INSTRUCTIONS: i32 = 1_000;
 
-fn show_life(
+fn send_heartbeats(
     connection: &mut Connection,
     mut is_alive: impl FnMut() + Send + 'static,
 ) -> Result<(), SqliteFailure> {
@@ -50,11 +49,12 @@ fn unless_full(result: Result<(), SqliteFailure>) -> Result<(), SqliteFailure> {
     result.or_else(|failure| if failure.is_full() { Ok(()) } else { Err(failure) })
 }
 
-/// Notes that the last user has closed the store.
+/// Marks the store as closed by its last user.
 pub(super) fn close(path: &Path) -> Result<(), FileOpenError> {
     let connection = prepare(path)?;
     let closed = data_version(&connection).and_then(|version| {
-        // If another tool is in the way, the store counts as not closed, and is checked.
+        // If another tool is in the way, the store counts as not closed, and the next user checks
+        // it.
         if checkpoint(&connection, Checkpoint::Truncate)? {
             mark_closed(&connection, version)?;
         }
@@ -63,7 +63,7 @@ pub(super) fn close(path: &Path) -> Result<(), FileOpenError> {
     closed.map_err(|failure| FileOpenError::from_failure(path, failure))
 }
 
-/// Notes that the store is in use, if it counts as closed.
+/// Marks the store as in use, if it is marked as closed.
 pub(super) fn mark_in_use(connection: &Connection) -> Result<(), SqliteFailure> {
     if Head::load(connection)?.closed {
         mark(connection, false, |_| Ok(true))?;
@@ -71,21 +71,21 @@ pub(super) fn mark_in_use(connection: &Connection) -> Result<(), SqliteFailure> 
     Ok(())
 }
 
-/// Notes that the store is closed, unless there was a write since it had this version.
+/// Marks the store as closed, unless it was written after this version.
 fn mark_closed(connection: &Connection, version: i64) -> Result<(), SqliteFailure> {
     mark(connection, true, |connection| Ok(data_version(connection)? == version))
 }
 
-/// Notes, in the database itself, whether the store is closed. The log is empty before, and only
-/// this is in it: whatever part of it should get lost, the database is never taken for closed while
-/// something else is being moved into it.
+/// Stores whether the store is closed. The log is empty before, so it holds only this mark.
+/// Whatever part of the log is lost, the database is never marked as closed while other pages are
+/// checkpointed.
 fn mark(
     connection: &Connection,
     closed: bool,
     is_wanted: impl FnOnce(&Connection) -> Result<bool, SqliteFailure>,
 ) -> Result<(), SqliteFailure> {
     let writing = write(connection)?;
-    // Only now, since no other process can write any more.
+    // Loaded only now, because no other process can write any more.
     let mut head = Head::load(&writing)?;
     if !is_wanted(&writing)? {
         return Ok(());
@@ -93,7 +93,7 @@ fn mark(
     head.closed = closed;
     head.save(&writing)?;
     writing.commit()?;
-    // Where there is no room, what is stored can still be read.
+    // On a full disk, the store can still be read.
     unless_full(checkpoint(connection, Checkpoint::Truncate).map(drop))
 }
 
@@ -101,11 +101,10 @@ fn write(connection: &Connection) -> Result<Transaction<'_>, SqliteFailure> {
     Ok(Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?)
 }
 
-/// Checks that what is stored is what was committed at one moment.
+/// Checks that all entries are from one revision.
 ///
-/// SQLite's log is cut off where it is damaged, and that is well; but if a part of what is behind
-/// the damage was moved into the database before, the database is a mixture of two moments. Only a
-/// sum over everything shows.
+/// SQLite truncates a damaged log at the damage. If later pages were already checkpointed, the
+/// database mixes two revisions. Only a digest of all entries shows this.
 fn check(connection: &Connection) -> Result<(), SqliteFailure> {
     let moment = connection.unchecked_transaction()?;
     let head = Head::load(&moment)?;
@@ -128,7 +127,7 @@ fn check(connection: &Connection) -> Result<(), SqliteFailure> {
         digest = digest.wrapping_add(row.get(4)?);
     }
     if digest != head.digest {
-        let what = "its parts are of different moments, or some are missing".to_owned();
+        let what = "its entries are from different revisions, or some are missing".to_owned();
         return Err(SqliteFailure::Damaged(what));
     }
     Ok(())
@@ -149,7 +148,7 @@ fn restart(connection: &Connection) -> Result<(), SqliteFailure> {
         writing.execute("DELETE FROM entry WHERE session IS NOT NULL", [])?;
         head.revision += 1;
     }
-    // There is no process that could have watched.
+    // No process can have watched.
     writing.execute_batch("DELETE FROM session; DELETE FROM change;")?;
     head.forgotten_revision = head.revision;
     head.forgotten_bytes = head.change_bytes;
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_after_the_log_was_moved_is_not_closed_over() {
+    fn a_write_after_the_checkpoint_prevents_the_closed_mark() {
         let (_folder, connection, other) = store();
         write_something(&other);
         let version = data_version(&connection).unwrap();
@@ -194,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn who_checks_much_shows_that_it_lives() {
+    fn a_long_check_sends_heartbeats() {
         let (_folder, mut connection, _) = store();
         let signs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&signs);
         let count = move || {
             counted.fetch_add(1, Ordering::Relaxed);
         };
-        show_life(&mut connection, count).unwrap();
+        send_heartbeats(&mut connection, count).unwrap();
         let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000) \
                    SELECT max(i) FROM n";
         let counted_to: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();

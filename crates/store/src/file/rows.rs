@@ -1,4 +1,4 @@
-//! The rows of the database, read with distrust and written with a checksum.
+//! The rows of the database. Every row has a checksum that is verified when it is read.
 
 use bytes::Bytes;
 use rusqlite::types::ValueRef;
@@ -10,7 +10,7 @@ use super::schema::CHANGES_PER_REVISION;
 use crate::key::Key;
 use crate::store::{Revision, SessionId, Versioned};
 
-/// The one row about the whole store.
+/// The single row about the whole store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) revision: u64,
@@ -74,7 +74,7 @@ impl Head {
         Ok(())
     }
 
-    /// Takes a row into the digest or out of it.
+    /// Adds a row to the digest or removes it.
     pub(super) const fn replace(&mut self, old: Option<i64>, new: Option<i64>) {
         if let Some(old) = old {
             self.digest = self.digest.wrapping_sub(old);
@@ -85,7 +85,7 @@ impl Head {
     }
 }
 
-/// The revision at the moment that a connection reads.
+/// The revision that a connection reads.
 pub(super) fn load_revision(connection: &Connection) -> Result<Revision, SqliteFailure> {
     let sql = "SELECT revision FROM store";
     let revision = connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
@@ -95,14 +95,14 @@ pub(super) fn load_revision(connection: &Connection) -> Result<Revision, SqliteF
     Ok(Revision::new(revision_number(revision)?))
 }
 
-/// When a key was written, and its part of the digest.
+/// The revision of a key, and its part of the digest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub(super) revision: u64,
     pub(super) checksum: i64,
 }
 
-/// The mark of a key in a store that has come as far as `newest`.
+/// Reads the mark of a key in a store at revision `newest`.
 pub(super) fn load_mark(
     connection: &Connection,
     key: &Key,
@@ -117,7 +117,7 @@ pub(super) fn load_mark(
     Ok(statement.query_row([key.as_bytes()], read).optional()?)
 }
 
-/// What is under a key in a store that has come as far as `newest`.
+/// Reads a key in a store at revision `newest`.
 pub(super) fn load_entry(
     connection: &Connection,
     key: &Key,
@@ -129,7 +129,8 @@ pub(super) fn load_entry(
     Ok(rows.next()?.map(|row| read_any_entry(row, key, 0, newest)))
 }
 
-/// What [`read_entry`] reads; of a row that is not what was written, that it is damaged.
+/// Reads an entry with [`read_entry`]. A row that differs from what was written is marked as
+/// damaged.
 pub(super) fn read_any_entry(row: &Row<'_>, key: &Key, first: usize, newest: u64) -> Versioned {
     read_entry(row, key, first).unwrap_or_else(|_| {
         let revision = Revision::new(believable_revision(row, first + 1, newest));
@@ -137,9 +138,9 @@ pub(super) fn read_any_entry(row: &Row<'_>, key: &Key, first: usize, newest: u64
     })
 }
 
-/// When a row was written, according to a row that may be damaged. An impossible revision is
-/// reported as zero, at which nothing was ever written: so a commit can still name the row, to
-/// replace or delete it, and no caller waits for a revision in the future.
+/// The revision of a row that may be damaged. An impossible revision becomes zero, at which nothing
+/// was ever written. So a commit can still name the row, to replace or delete it, and no caller
+/// waits for a future revision.
 fn believable_revision(row: &Row<'_>, column: usize, newest: u64) -> u64 {
     let stored = row.get::<_, i64>(column).ok().and_then(|stored| u64::try_from(stored).ok());
     stored.filter(|revision| *revision <= newest).unwrap_or_default()
@@ -172,7 +173,7 @@ pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Sqli
     }
 }
 
-/// A row's part of the digest. It detects damage, not malice.
+/// A row's part of the digest. It detects damage, not tampering.
 pub(super) fn checksum(key: &[u8], value: &[u8], revision: i64, session: Option<i64>) -> i64 {
     let mut hasher = blake3::Hasher::new();
     let mut front = [0; 25];
@@ -190,8 +191,8 @@ pub(super) fn checksum(key: &[u8], value: &[u8], revision: i64, session: Option<
     i64::from_le_bytes(first)
 }
 
-/// A stored number as that of a revision. The highest cannot be reached by counting, and leave room
-/// for the positions of changes.
+/// Converts a stored number to a revision. The limit leaves room for the positions of changes, and
+/// counting never reaches it.
 pub(super) fn revision_number(stored: i64) -> Result<u64, SqliteFailure> {
     const LIMIT: u64 = i64::MAX.cast_unsigned() / CHANGES_PER_REVISION - 1;
     match u64::try_from(stored) {

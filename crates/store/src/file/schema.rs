@@ -1,9 +1,12 @@
-//! What the database looks like, and how it is spoken to.
+//! The schema of the database, and its connections.
 //!
-//! People will open it with their own tools, so the tables say what they hold; the view `readable`
-//! shows keys as text.
+//! Users may open it with their own tools, so the tables have comments. The view `readable` shows
+//! keys as text.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -11,15 +14,16 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
 
+use super::PRIVATE_MODE;
 use super::error::{FileOpenError, SqliteFailure};
 
-/// Marks the file as ours; it spells "Shwr".
+/// The application id of the file: "Shwr".
 pub(super) const APPLICATION_ID: i64 = 0x5368_7772;
 
-/// The latest version that this program knows.
+/// The latest schema version that this program supports.
 pub(super) const SCHEMA_VERSION: i64 = 1;
 
-/// Places that a revision has for its changes, in `change.position`.
+/// How many changes a revision may have, in `change.position`.
 pub(super) const CHANGES_PER_REVISION: u64 = 1 << 16;
 
 const SCHEMA: &str = "
@@ -74,39 +78,39 @@ CREATE VIEW readable_change AS
 INSERT INTO store VALUES (1, lower(hex(randomblob(16))), 0, 0, 0, 0, 0, 0, 0, 1);
 ";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Commits, durably.
     Writer,
-    /// Writes what need not outlive the machine: how long sessions last.
+    /// Writes data that need not survive the machine: the deadlines of sessions.
     Upkeep,
     /// Reads.
     Reader,
 }
 
-/// How many pages the log has, as the last commit of a connection knew it.
+/// The number of pages of the log after the last commit of a connection.
 pub(super) type LogPages = Arc<AtomicI32>;
 
-/// How long a reader waits. Only recovery after a crash and other tools make it wait.
+/// The timeout of a reader. Only recovery after a crash and other tools make it wait.
 pub(super) const READER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connects to a database that is there.
+/// Connects to an existing database.
 pub(super) fn connect(
     path: &Path,
     role: Role,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(patience)?;
+    connection.busy_timeout(timeout)?;
     set_up(&connection, role)?;
     Ok(connection)
 }
 
 fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(64);
-    // Closing a connection would otherwise lock all others out while it moves the log.
+    // Otherwise, closing a connection would lock out all others while it checkpoints the log.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let synchronous = if role == Role::Writer { "FULL" } else { "NORMAL" };
     connection.execute_batch(&format!(
@@ -121,8 +125,8 @@ fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     ))
 }
 
-/// Has a connection report how long the log is after each commit, instead of moving it into the
-/// database in the middle of one.
+/// Makes a connection report the length of the log after each commit, instead of checkpointing it
+/// within one.
 pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, rusqlite::Error> {
     let pages = LogPages::default();
     let counted = Arc::clone(&pages);
@@ -133,16 +137,16 @@ pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, r
     Ok(pages)
 }
 
-/// How a log is moved into the database.
+/// How a log is checkpointed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checkpoint {
-    /// As much of it as can be without waiting for readers.
+    /// As much as possible without waiting for readers.
     Passive,
-    /// All of it, and then it is emptied.
+    /// Completely, and then the log is emptied.
     Truncate,
 }
 
-/// Moves the log into the database. Returns whether all of it was.
+/// Checkpoints the log. Returns whether all of it was.
 pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, SqliteFailure> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
@@ -160,30 +164,79 @@ pub(super) fn data_version(connection: &Connection) -> Result<i64, SqliteFailure
     Ok(statement.query_row([], |row| row.get(0))?)
 }
 
-/// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
+/// Creates the database if it does not exist, and checks that it is a store. The caller is the only
+/// user.
 pub(super) fn prepare(path: &Path) -> Result<Connection, FileOpenError> {
     let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        create_file(path)?;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
     connection.busy_timeout(READER_PATIENCE).map_err(failure)?;
-    let content = identify(&connection, path)?;
+    if identify(&connection, path)? == Content::Nothing {
+        let what = "it is empty, and a new store is never empty".to_owned();
+        return Err(FileOpenError::Damaged { path: path.to_owned(), what });
+    }
     let journal = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
     require_log(journal, path)?;
-    if content == Content::Nothing {
-        create(&connection).map_err(failure)?;
-    }
     set_up(&connection, Role::Writer).map_err(failure)?;
     Ok(connection)
 }
 
-/// Checks that a database that others use is ours as well.
+/// Creates the database under another name, and gives it its name when it is complete. So an empty
+/// database is never a new one.
+fn create_file(path: &Path) -> Result<(), FileOpenError> {
+    let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
+    let failed =
+        |error: io::Error| FileOpenError::Failed { path: path.to_owned(), source: Box::new(error) };
+    let log = beside(path, "-wal");
+    if log.metadata().is_ok_and(|log| log.len() > 0) {
+        let what = "it is missing, but its log is there".to_owned();
+        return Err(FileOpenError::Damaged { path: path.to_owned(), what });
+    }
+    let new = path.with_extension("new");
+    for leftover in ["", "-wal", "-shm", "-journal"].map(|suffix| beside(&new, suffix)) {
+        remove_if_there(&leftover).map_err(failed)?;
+    }
+    // The log and its index get the permissions of the database.
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(PRIVATE_MODE).open(&new).map_err(failed)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&new, flags).map_err(failure)?;
+    create(&connection).map_err(failure)?;
+    let journal = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
+    require_log(journal, path)?;
+    connection.close().map_err(|(_, error)| failure(error))?;
+    File::open(&new).and_then(|file| file.sync_all()).map_err(failed)?;
+    for leftover in [log, beside(path, "-shm")] {
+        remove_if_there(&leftover).map_err(failed)?;
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let named = fs::rename(&new, path).and_then(|()| File::open(folder)?.sync_all());
+    named.map_err(failed)
+}
+
+/// A file of SQLite beside the database.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Checks that a database that other processes use is a store.
 pub(super) fn check(path: &Path) -> Result<(), FileOpenError> {
     let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
     let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(failure)?;
     if identify(&connection, path)? == Content::Nothing {
-        let what = "it is empty, though a process uses it".to_owned();
+        let what = "it is empty although a process uses it".to_owned();
         return Err(FileOpenError::Damaged { path: path.to_owned(), what });
     }
     require_log(connection.pragma_query_value(None, "journal_mode", |row| row.get(0)), path)
@@ -218,21 +271,20 @@ fn identify(connection: &Connection, path: &Path) -> Result<Content, FileOpenErr
     }
 }
 
-/// Refuses a database that keeps its journal in any other way than as a log beside it. What is
-/// promised about crashes and about readers beside a writer is true only so, and SQLite says how it
-/// really keeps it instead of refusing.
+/// Refuses a database without a write-ahead log. Crash safety and concurrent readers depend on it,
+/// and SQLite reports another journal mode instead of failing.
 fn require_log(journal: rusqlite::Result<String>, path: &Path) -> Result<(), FileOpenError> {
     match journal {
         Ok(mode) if mode == "wal" => Ok(()),
         Ok(mode) => Err(FileOpenError::Failed {
             path: path.to_owned(),
-            source: format!("it keeps its journal as `{mode}`, and not as a log beside it").into(),
+            source: format!("its journal mode is `{mode}` instead of a write-ahead log").into(),
         }),
         Err(error) => Err(FileOpenError::from_failure(path, SqliteFailure::Sqlite(error))),
     }
 }
 
-/// All or nothing: a process that dies here leaves an empty database behind.
+/// All or nothing.
 fn create(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.execute_batch(&format!(
@@ -249,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_that_keeps_no_log_is_refused() {
+    fn a_database_without_a_log_is_refused() {
         let path = Path::new("/data/state.db");
         for other in ["delete", "memory", "off"] {
             let refused = require_log(Ok(other.to_owned()), path).unwrap_err().to_string();

@@ -11,7 +11,7 @@ use crate::clock::ManualClock;
 use crate::commit::Expect;
 use crate::store::Continuation;
 
-/// Polls until it is done. What is waited for comes from threads.
+/// Polls until the future is done. Other threads make progress meanwhile.
 fn now<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -19,7 +19,7 @@ fn now<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return output;
         }
-        assert!(Instant::now() < deadline, "it waits for ever");
+        assert!(Instant::now() < deadline, "the call waits for ever");
         std::thread::yield_now();
     }
 }
@@ -38,7 +38,7 @@ fn count(store: &FileStore, table: &str) -> i64 {
 }
 
 #[test]
-fn a_lone_caller_is_answered_where_it_stands() {
+fn a_single_caller_is_answered_on_its_own_thread() {
     let folder = TempDir::new().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     for round in 0..20 {
@@ -77,7 +77,7 @@ fn recorded_changes_are_bounded_by_number_and_by_bytes() {
 }
 
 #[test]
-fn scans_hold_on_to_few_moments_and_not_for_long() {
+fn scans_hold_few_revisions_for_a_limited_time() {
     let folder = TempDir::new().unwrap();
     let scan_time = Duration::from_millis(50);
     let options = FileOptions { scans_max: 2, scan_time, ..FileOptions::default() };
@@ -98,17 +98,17 @@ fn scans_hold_on_to_few_moments_and_not_for_long() {
         later.push(begin());
     }
     put(&store, "a", vec![]);
-    assert!(matches!(go_on(&first), Err(ScanError::Moved)), "two others are held");
+    assert!(matches!(go_on(&first), Err(ScanError::Moved)), "two other revisions are held");
     let deadline = Instant::now() + Duration::from_secs(30);
     while store.inner.readers.has_pins() {
-        assert!(Instant::now() < deadline, "a scan is held for ever");
+        assert!(Instant::now() < deadline, "a revision is held for ever");
         std::thread::yield_now();
     }
     assert!(later.iter().all(|after| matches!(go_on(after), Err(ScanError::Moved))));
 }
 
 #[test]
-fn a_scan_to_its_end_holds_on_to_nothing() {
+fn a_finished_scan_holds_no_revision() {
     let folder = TempDir::new().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     for name in ["a", "b", "c"] {
@@ -125,7 +125,7 @@ fn a_scan_to_its_end_holds_on_to_nothing() {
 }
 
 #[test]
-fn the_log_begins_anew_when_it_is_long() {
+fn a_long_log_is_restarted() {
     let folder = TempDir::new().unwrap();
     let options = FileOptions { log_pages: 50, ..FileOptions::default() };
     let store = FileStore::open(folder.path(), options).unwrap();
@@ -137,7 +137,7 @@ fn the_log_begins_anew_when_it_is_long() {
 }
 
 #[test]
-fn a_store_that_was_closed_is_known_to_be() {
+fn the_last_user_marks_the_store_as_closed() {
     let folder = TempDir::new().unwrap();
     let closed = || -> bool {
         let connection = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
@@ -148,7 +148,7 @@ fn a_store_that_was_closed_is_known_to_be() {
     let other = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     put(&one, "a", vec![1]);
     drop(one);
-    assert!(!closed(), "the other one still uses it");
+    assert!(!closed(), "the other user is still there");
     drop(other);
     assert!(closed());
     let again = FileStore::open(folder.path(), FileOptions::default()).unwrap();
@@ -158,11 +158,11 @@ fn a_store_that_was_closed_is_known_to_be() {
 }
 
 #[test]
-fn who_comes_while_the_last_one_leaves_is_the_first_again() {
+fn an_opener_beside_the_last_user_becomes_the_first() {
     let folder = TempDir::new().unwrap();
     let leaving = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     put(&leaving, "a", vec![1]);
-    // It has left, but what it has open is not closed yet.
+    // It has left the users, but its connections are not closed yet.
     users::leave(&leaving.inner.setup);
     let next = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     let closed = "SELECT closed FROM store";
@@ -173,7 +173,7 @@ fn who_comes_while_the_last_one_leaves_is_the_first_again() {
 }
 
 #[test]
-fn sessions_live_by_the_clock_that_is_given() {
+fn sessions_expire_by_the_configured_clock() {
     let folder = TempDir::new().unwrap();
     let clock = Arc::new(ManualClock::new());
     let options = FileOptions { clock: clock.clone(), ..FileOptions::default() };
@@ -192,12 +192,12 @@ fn sessions_live_by_the_clock_that_is_given() {
     assert!(matches!(refused, Err(CommitError::SessionGone(_))), "{refused:?}");
     let deadline = Instant::now() + Duration::from_secs(30);
     while count(&store, "session") > 0 {
-        assert!(Instant::now() < deadline, "the session is never cleared away");
+        assert!(Instant::now() < deadline, "the session is never deleted");
     }
 }
 
 #[test]
-fn people_can_read_what_is_stored() {
+fn the_readable_view_shows_keys_as_text() {
     let folder = TempDir::new().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     put(&store, "run/1/gate", b"open".to_vec());

@@ -1,6 +1,6 @@
 //! The users of a store: the first recovers it, the last closes it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 
 use super::Setup;
 use super::error::FileOpenError;
-use super::locks::{Locks, lock_within, try_lock};
+use super::locks::{Locks, holders, lock_within, try_lock, try_lock_shared};
 use super::{recovery, schema};
+use crate::folder::create_private_folder;
 
 /// How long the last user waits for a process that is opening the store.
 const LEAVING: Duration = Duration::from_secs(1);
 /// Shortest interval between two heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What kind of network file system a place is on, if it is.
+/// The kind of network file system that a path is on, if any.
 pub(super) type NetworkKind = dyn Fn(&Path) -> io::Result<Option<&'static str>>;
 
-/// Makes the folder of a store if it is not there. On a network file system nothing is made.
+/// Creates the folder of a store. On a network file system it creates nothing.
 pub(super) fn make_folder(
     folder: &Path,
     network_kind: &NetworkKind,
@@ -29,14 +30,15 @@ pub(super) fn make_folder(
         |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
     let locks = std::path::absolute(folder.join("locks")).map_err(unwritable)?;
     let there = locks.ancestors().find(|ancestor| ancestor.exists());
-    // The locks may be a link to elsewhere, and lie on another file system than the database.
+    // The locks may be a link to another file system than that of the database.
     for place in there.into_iter().chain(folder.exists().then_some(folder)) {
         if let Some(kind) = network_kind(place).map_err(unwritable)? {
             return Err(FileOpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
         }
     }
-    fs::create_dir_all(&locks).map_err(unwritable)?;
-    // The disk has to know of it before anything in it is relied on.
+    create_private_folder(folder).map_err(unwritable)?;
+    create_private_folder(&locks).map_err(unwritable)?;
+    // The folder must be durable before its contents are.
     let made = locks.ancestors().take_while(|ancestor| Some(*ancestor) != there);
     for entered_in in made.filter_map(Path::parent) {
         File::open(entered_in).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
@@ -44,21 +46,21 @@ pub(super) fn make_folder(
     folder.canonicalize().map_err(unwritable)
 }
 
-/// Joins the users of a store. The first one makes it or looks after it.
+/// Joins the users of a store. The first one creates or recovers it.
 pub(super) fn enter(
     locks: &Locks,
     folder: &Path,
     path: &Path,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<File, FileOpenError> {
     let failed =
         |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
     let open = locks.file("open").map_err(failed)?;
-    let mut waiting = Waiting::new(patience, Heartbeat::read(&open), Instant::now());
+    let mut waiting = Waiting::new(timeout, Heartbeat::read(&open), Instant::now());
     while !try_lock(&open).map_err(failed)? {
-        if !waiting.goes_on(Heartbeat::read(&open), Instant::now()) {
+        if !waiting.continues(Heartbeat::read(&open), Instant::now()) {
             let process = waiting.heartbeat.map(|heartbeat| heartbeat.process);
-            return Err(FileOpenError::Busy { folder: folder.to_owned(), process, patience });
+            return Err(FileOpenError::Busy { folder: folder.to_owned(), process, timeout });
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -69,24 +71,29 @@ pub(super) fn enter(
     } else {
         schema::check(path)?;
     }
-    users.lock_shared().map_err(failed)?;
-    Ok(users)
+    // Only a process outside of this protocol can hold it now.
+    if lock_within(&users, timeout, try_lock_shared).map_err(failed)? {
+        return Ok(users);
+    }
+    let process = holders(&[&locks.path("users")]).pop_first();
+    Err(FileOpenError::Busy { folder: folder.to_owned(), process, timeout })
 }
 
-/// Leaves the users of a store. The last one notes that it was closed.
+/// Leaves the users of a store. The last one marks it as closed.
 pub(super) fn leave(setup: &Setup) {
-    // The next process that opens the store makes up for a failure.
+    // After a failure, the next process that opens the store checks it.
     let Ok(open) = setup.locks.file("open") else { return };
-    if matches!(lock_within(&open, LEAVING), Ok(true)) {
+    if matches!(lock_within(&open, LEAVING, try_lock), Ok(true)) {
         if matches!(try_lock(&setup.users), Ok(true)) {
             let _failed = recovery::close(&setup.path);
         }
-        // While no process can open it: one that found us would take the store for one in use.
+        // Before `open` is unlocked: a process that found this user would take the store for one in
+        // use.
         let _failed = setup.users.unlock();
     }
 }
 
-/// What a process writes into the file `open` while it opens the store and holds the lock.
+/// The content of the file `open`, written by the process that opens the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Heartbeat {
     process: u32,
@@ -97,7 +104,7 @@ impl Heartbeat {
     const BYTES: usize = 64;
 
     fn write(self, open: &File) {
-        // Without it, others time out sooner.
+        // Without a heartbeat, other processes time out sooner.
         let text = format!("process {:>10}, sign of life {:>20}\n", self.process, self.count);
         let _unseen = open.write_all_at(text.as_bytes(), 0);
     }
@@ -112,7 +119,7 @@ impl Heartbeat {
     }
 }
 
-/// Writes heartbeats: the first at once, then whenever it is called, at most every interval.
+/// Writes a heartbeat at once, and then when called, at most once per interval.
 fn heartbeats(open: File) -> impl FnMut() + Send + 'static {
     // Differs from the last heartbeat of a process that had the same number.
     let count = Heartbeat::read(&open).map_or(0, |heartbeat| heartbeat.count.wrapping_add(1));
@@ -128,33 +135,35 @@ fn heartbeats(open: File) -> impl FnMut() + Send + 'static {
     }
 }
 
-/// Waits for a process that opens the store, for as long as there are heartbeats.
+/// Waits for a process that opens the store, while it sends heartbeats.
 struct Waiting {
-    patience: Duration,
+    timeout: Duration,
     heartbeat: Option<Heartbeat>,
     since: Instant,
 }
 
 impl Waiting {
-    const fn new(patience: Duration, heartbeat: Option<Heartbeat>, now: Instant) -> Self {
-        Self { patience, heartbeat, since: now }
+    const fn new(timeout: Duration, heartbeat: Option<Heartbeat>, now: Instant) -> Self {
+        Self { timeout, heartbeat, since: now }
     }
 
-    fn goes_on(&mut self, heartbeat: Option<Heartbeat>, now: Instant) -> bool {
+    fn continues(&mut self, heartbeat: Option<Heartbeat>, now: Instant) -> bool {
         if heartbeat != self.heartbeat {
             (self.heartbeat, self.since) = (heartbeat, now);
         }
-        now.saturating_duration_since(self.since) < self.patience
+        now.saturating_duration_since(self.since) < self.timeout
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::file::{FileOptions, FileStore};
 
     #[test]
-    fn nothing_is_made_on_a_network_file_system() {
+    fn nothing_is_created_on_a_network_file_system() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("not/yet/there");
         let asked_about = place.path().to_owned();
@@ -167,7 +176,7 @@ mod tests {
         assert!(matches!(error, FileOpenError::NetworkFileSystem { kind: "NFS", .. }), "{error}");
         assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
-        // One that is there is asked about itself.
+        // An existing folder is checked itself.
         fs::create_dir_all(&folder).unwrap();
         let itself = folder.clone();
         let network_kind = move |asked: &Path| Ok((asked == itself).then_some("SMB"));
@@ -177,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_process_is_waited_for_while_it_sends_heartbeats() {
-        let (patience, start) = (Duration::from_secs(10), Instant::now());
+    fn waiting_continues_while_there_are_heartbeats() {
+        let (timeout, start) = (Duration::from_secs(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let heartbeat = |count| Some(Heartbeat { process: 7, count });
-        let mut waiting = Waiting::new(patience, heartbeat(0), start);
-        assert!(waiting.goes_on(heartbeat(0), at(9)));
-        assert!(waiting.goes_on(heartbeat(1), at(9)));
-        assert!(waiting.goes_on(heartbeat(1), at(18)), "it lived nine seconds ago");
-        assert!(waiting.goes_on(heartbeat(2), at(1_000)));
-        assert!(!waiting.goes_on(heartbeat(2), at(1_010)));
+        let mut waiting = Waiting::new(timeout, heartbeat(0), start);
+        assert!(waiting.continues(heartbeat(0), at(9)));
+        assert!(waiting.continues(heartbeat(1), at(9)));
+        assert!(waiting.continues(heartbeat(1), at(18)), "the last heartbeat is nine seconds old");
+        assert!(waiting.continues(heartbeat(2), at(1_000)));
+        assert!(!waiting.continues(heartbeat(2), at(1_010)));
     }
 
     #[test]
@@ -209,7 +218,7 @@ mod tests {
         let open = Locks::new(folder.path().join("locks")).file("open").unwrap();
         open.lock().unwrap();
         drop(heartbeats(open.try_clone().unwrap()));
-        let options = FileOptions { patience: Duration::from_millis(1), ..FileOptions::default() };
+        let options = FileOptions { timeout: Duration::from_millis(1), ..FileOptions::default() };
         let error = FileStore::open(folder.path(), options).unwrap_err().to_string();
         let process = format!("process {}", std::process::id());
         assert!(error.contains(&process) && error.contains("1ms"), "{error}");

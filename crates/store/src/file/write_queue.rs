@@ -1,8 +1,8 @@
 //! The queue in front of the writer.
 //!
-//! If the database is free, a task runs at once on the caller's thread: it waits only for the disk.
-//! If another process is writing, or a tool has locked the database, the task waits in a queue for
-//! a thread of its own, and is refused after a timeout.
+//! If the database is free, a task runs at once on the caller's thread and waits only for the disk.
+//! If another process writes, or a tool has locked the database, the task waits in a queue for a
+//! separate thread, and is refused after a timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,7 +14,7 @@ use super::{Setup, users};
 use crate::batch::{BatchEngine, BatchSize, CommitBatch};
 use crate::error::{Fault, FaultKind};
 
-/// Bounds of a batch: what is in one transaction should not keep others waiting for long.
+/// Bounds of a batch, so that one transaction does not delay other processes for long.
 const BATCH_COMMITS: usize = 1_024;
 const BATCH_OPERATIONS: usize = 16_384;
 const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
@@ -35,7 +35,7 @@ struct QueueState {
     is_busy: bool,
     has_thread: bool,
     is_closed: bool,
-    /// Whether closing has timed out: then the thread leaves the store itself.
+    /// Whether closing has timed out. Then the thread itself leaves the users.
     thread_leaves: bool,
 }
 
@@ -53,7 +53,7 @@ impl WriteQueue {
 
     /// Runs a task, now or later.
     pub(super) fn submit(self: &Arc<Self>, task: WriteTask) {
-        let deadline = Instant::now() + self.setup.patience;
+        let deadline = Instant::now() + self.setup.timeout;
         let is_busy = {
             let state = self.state();
             state.is_busy || state.is_closed
@@ -101,9 +101,9 @@ impl WriteQueue {
         self.state().is_busy
     }
 
-    /// Ends the thread, refuses what waits, and waits for what is being written. Returns
-    /// whether nothing is written any more.
-    pub(super) fn close(&self, patience: Duration) -> bool {
+    /// Ends the thread, refuses the waiting tasks, and waits for a write in progress. Returns false
+    /// if that write is still not done.
+    pub(super) fn close(&self, timeout: Duration) -> bool {
         let waiting = {
             let mut state = self.state();
             state.is_closed = true;
@@ -114,11 +114,11 @@ impl WriteQueue {
             waiting.task.refuse(super::interrupted());
         }
         let has_thread = |state: &mut QueueState| state.has_thread;
-        let ended = self.changed.wait_timeout_while(self.state(), patience, has_thread);
+        let ended = self.changed.wait_timeout_while(self.state(), timeout, has_thread);
         let mut state = ended.unwrap_or_else(PoisonError::into_inner).0;
         if state.has_thread {
-            // It still waits for another process. When it ends, it closes the connections and
-            // leaves.
+            // The thread still waits for another process. When it ends, it closes the connections
+            // and leaves the users.
             state.thread_leaves = true;
             return false;
         }
@@ -136,8 +136,8 @@ impl WriteQueue {
             return waiting.task.refuse(super::interrupted());
         }
         state.is_busy = true;
-        // Maintenance submits this again and again, and one task ends all expired sessions. So only
-        // one of them is queued ahead of callers.
+        // Maintenance submits this task regularly, and one task ends all expired sessions. So at
+        // most one of them is queued ahead of callers.
         let is_look = |task: &WriteTask| matches!(task, WriteTask::EndSessions);
         if is_look(&waiting.task) && state.waiting.iter().any(|other| is_look(&other.task)) {
             return;
@@ -172,7 +172,7 @@ impl WriteQueue {
         }
     }
 
-    /// What the thread does: takes turns with other processes, one task at a time.
+    /// The loop of the thread: it takes turns with other processes, one task at a time.
     fn work(&self) {
         loop {
             let mut state = self.state();
@@ -187,7 +187,7 @@ impl WriteQueue {
                 return writer.close();
             }
             let taken = writer.write_lock.acquire();
-            // Only now, so that it could be refused in the meantime.
+            // Taken only now, so that the task could time out in the meantime.
             let Some(Waiting { task, deadline }) = self.state().waiting.pop_front() else {
                 if taken.is_ok() {
                     self.release(&writer);
@@ -208,13 +208,14 @@ impl WriteQueue {
     }
 
     fn release(&self, writer: &Writer) {
-        // It cannot fail on a file that is open, and ends with the file if it does.
+        // Unlocking an open file cannot fail. If it did, closing the file would unlock it.
         let _failed = writer.write_lock.release();
     }
 
     fn busy(&self) -> Fault {
-        let path = self.setup.path.display();
-        let message = format!("others were writing to {path} for {:?}", self.setup.patience);
+        let Setup { path, locks, timeout, .. } = &*self.setup;
+        let message =
+            format!("{} kept {} locked for {timeout:?}", locks.writers(path), path.display());
         Fault::new(FaultKind::Busy, message)
     }
 
@@ -276,7 +277,7 @@ mod tests {
     fn at_once<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(output) => output,
-            std::task::Poll::Pending => panic!("it waits"),
+            std::task::Poll::Pending => panic!("the call waits"),
         }
     }
 
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A store whose thread has taken a commit and waits for a tool to unlock the database.
+    /// A store whose thread holds a commit and waits for a tool to unlock the database.
     fn in_flight(folder: &Path) -> (FileStore, Connection) {
         let store = open(folder);
         at_once(store.commit(create("first"))).unwrap();
@@ -297,7 +298,7 @@ mod tests {
         let mut commit = Box::pin(store.commit(create("second")));
         assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let queue = Arc::clone(store.inner.batcher.engine());
-        wait_until("the thread takes nothing", || {
+        wait_until("the thread takes no task", || {
             let state = queue.state();
             state.has_thread && state.waiting.is_empty()
         });
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_look_after_sessions_waits() {
+    fn only_one_check_of_sessions_is_queued() {
         let folder = TempDir::new().unwrap();
         let (store, tool) = in_flight(folder.path());
         let queue = Arc::clone(store.inner.batcher.engine());
@@ -323,26 +324,26 @@ mod tests {
             queue.submit(WriteTask::EndSessions);
         }
         assert_eq!(looks(), 1);
-        // A caller comes after one of them, and not after fifty.
+        // A caller waits behind one of them, not behind fifty.
         let mut session = Box::pin(store.open_session(Duration::from_secs(60)));
         assert!(session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(queue.state().waiting.len(), 2);
         tool.execute_batch("ROLLBACK").unwrap();
-        wait_until("what waits is never done", || {
+        wait_until("the queue is never empty", || {
             session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         });
-        // And it is no longer one who waits: the next can.
+        // It is no longer queued, so the next one can be.
         tool.execute_batch("BEGIN IMMEDIATE").unwrap();
         let mut other = Box::pin(store.open_session(Duration::from_secs(60)));
         assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        wait_until("the thread takes nothing", || queue.state().waiting.is_empty());
+        wait_until("the thread takes no task", || queue.state().waiting.is_empty());
         queue.submit(WriteTask::EndSessions);
         assert_eq!(looks(), 1);
         tool.execute_batch("ROLLBACK").unwrap();
     }
 
     #[test]
-    fn closing_waits_for_what_is_being_written() {
+    fn closing_waits_for_a_write_in_progress() {
         for _ in 0..5 {
             let folder = TempDir::new().unwrap();
             let (store, tool) = in_flight(folder.path());
@@ -352,14 +353,14 @@ mod tests {
             wait_until("the thread never ends", || !is_used(folder.path()));
             let store = open(folder.path());
             let found = at_once(store.load(&[Key::from("second")])).unwrap();
-            let second = found.values[0].as_ref().expect("it was being written").revision;
+            let second = found.values[0].as_ref().expect("the write was in progress").revision;
             let third = at_once(store.commit(create("third"))).unwrap();
             assert!(third > second, "revision {second} was given out twice");
         }
     }
 
     #[test]
-    fn who_still_writes_is_still_a_user_when_the_store_was_dropped() {
+    fn a_thread_that_still_writes_stays_a_user() {
         let folder = TempDir::new().unwrap();
         let (store, tool) = in_flight(folder.path());
         drop(store);
@@ -368,7 +369,7 @@ mod tests {
         let other = open(folder.path());
         tool.execute_batch("ROLLBACK").unwrap();
         let second = [Key::from("second")];
-        wait_until("it is never written", || {
+        wait_until("the commit is never written", || {
             at_once(other.load(&second)).unwrap().values[0].is_some()
         });
         let written = at_once(other.load(&second)).unwrap().revision;
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn who_still_writes_when_the_store_was_dropped_closes_it_in_the_end() {
+    fn a_thread_that_still_writes_closes_the_store_at_its_end() {
         let folder = TempDir::new().unwrap();
         let (store, tool) = in_flight(folder.path());
         let queue = Arc::clone(store.inner.batcher.engine());

@@ -1,4 +1,4 @@
-//! The one that writes, for this process: its connections, and what is asked of it.
+//! The writer of this process: its connections and its tasks.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::batch::CommitBatch;
 use crate::error::{CommitError, Fault, FaultKind, SessionError, StoreError};
 use crate::store::{Session, SessionId};
 
-/// Something to be written.
+/// A task of the writer.
 #[derive(Debug)]
 pub(super) enum WriteTask {
     Commits(CommitBatch),
@@ -37,19 +37,19 @@ pub(super) enum WriteTask {
         session: SessionId,
         reply: oneshot::Sender<Result<(), SessionError>>,
     },
-    /// End the sessions whose time is over or whose owner is gone.
+    /// Ends the sessions that have expired or whose owner has ended.
     EndSessions,
-    /// Forget all recorded changes.
+    /// Drops all recorded changes.
     Forget {
         reply: oneshot::Sender<Result<(), SessionError>>,
     },
 }
 
 impl WriteTask {
-    /// Answers that nothing was done.
+    /// Reports that nothing was done.
     pub(super) fn refuse(self, fault: Fault) {
         let error = || SessionError::Store(StoreError::Unavailable(fault.clone()));
-        // A caller that is gone needs no answer.
+        // A dropped caller needs no answer.
         match self {
             Self::Commits(batch) => batch.fail(&CommitError::NotApplied(fault)),
             Self::Open { reply, .. } => drop(reply.send(Err(error()))),
@@ -61,28 +61,28 @@ impl WriteTask {
     }
 }
 
-/// Writes to the database. Its user also holds the write lock.
+/// Writes to the database. The caller also holds the write lock.
 #[derive(Debug)]
 pub(super) struct Writer {
     setup: Arc<Setup>,
     feed: Arc<Feed>,
     pub(super) write_lock: WriteLock,
-    /// Opened when they are needed, and again after a failure.
+    /// Opened when needed, and reopened after a failure.
     durable: Option<(Connection, LogPages)>,
     upkeep: Option<Connection>,
     log_pages_seen: i32,
-    /// How long the log was when it was last moved into the database.
+    /// The length of the log when it was last checkpointed.
     log_pages_moved: i32,
-    /// Whether the store is known to be marked as in use.
+    /// Whether the store is marked as in use.
     is_marked: bool,
-    /// Why nothing more is written.
+    /// Why the writer has stopped.
     broken: Option<Fault>,
     owner: Option<Owner>,
 }
 
 /// Where a transaction failed.
 enum Failed {
-    /// Another process has the database; nothing was tried.
+    /// Another process has locked the database. Nothing was tried.
     Busy,
     Before(SqliteFailure),
     Committing(SqliteFailure),
@@ -117,29 +117,29 @@ impl Writer {
         })
     }
 
-    /// Runs a task, or returns it if another process has the database for longer than `patience`.
-    pub(super) fn run(&mut self, task: WriteTask, patience: Duration) -> Option<WriteTask> {
+    /// Runs a task, or returns it if another process locks the database for longer than `timeout`.
+    pub(super) fn run(&mut self, task: WriteTask, timeout: Duration) -> Option<WriteTask> {
         if let Some(fault) = &self.broken {
             task.refuse(fault.clone());
             return None;
         }
         let given_back = match task {
-            WriteTask::Commits(batch) => self.commit(batch, patience),
-            WriteTask::EndSessions => self.end_sessions(patience),
-            WriteTask::Open { ttl, reply } => match self.open(ttl, patience) {
+            WriteTask::Commits(batch) => self.commit(batch, timeout),
+            WriteTask::EndSessions => self.end_sessions(timeout),
+            WriteTask::Open { ttl, reply } => match self.open(ttl, timeout) {
                 Err(Failed::Busy) => Some(WriteTask::Open { ttl, reply }),
                 result => self.answer(reply, result.map(Ok)),
             },
-            WriteTask::KeepAlive { session, reply } => match self.keep_alive(session, patience) {
+            WriteTask::KeepAlive { session, reply } => match self.keep_alive(session, timeout) {
                 Err(Failed::Busy) => Some(WriteTask::KeepAlive { session, reply }),
                 result => self.answer(reply, result.map(|kept| kept.ok_or(session))),
             },
-            WriteTask::Close { session, reply } => match self.close_session(session, patience) {
+            WriteTask::Close { session, reply } => match self.close_session(session, timeout) {
                 Err(Failed::Busy) => Some(WriteTask::Close { session, reply }),
                 result => self.answer(reply, result.map(|closed| closed.ok_or(session))),
             },
             WriteTask::Forget { reply } => {
-                match self.durably(patience, |changing| changing.forget_all()) {
+                match self.durably(timeout, |changing| changing.forget_all()) {
                     Err(Failed::Busy) => Some(WriteTask::Forget { reply }),
                     result => self.answer(reply, result.map(Ok)),
                 }
@@ -149,9 +149,9 @@ impl Writer {
         given_back
     }
 
-    fn commit(&mut self, batch: CommitBatch, patience: Duration) -> Option<WriteTask> {
+    fn commit(&mut self, batch: CommitBatch, timeout: Duration) -> Option<WriteTask> {
         let now = self.setup.clock.now();
-        let result = self.durably(patience, |changing| {
+        let result = self.durably(timeout, |changing| {
             let mut results = Vec::with_capacity(batch.commits().len());
             for commit in batch.commits() {
                 results.push(changing.commit(commit, now)?);
@@ -167,12 +167,12 @@ impl Writer {
         None
     }
 
-    fn open(&mut self, ttl: Duration, patience: Duration) -> Result<Session, Failed> {
+    fn open(&mut self, ttl: Duration, timeout: Duration) -> Result<Session, Failed> {
         let ttl = ttl.max(Duration::from_millis(1));
         let deadline = millis(self.setup.clock.now()).saturating_add(millis(ttl));
         let locks = self.setup.locks.clone();
         let mut owner = self.owner.take();
-        let opened = self.lightly(patience, |connection| {
+        let opened = self.lightly(timeout, |connection| {
             let mut head = Head::load(connection)?;
             let taken = match &owner {
                 Some(owner) => owner.number,
@@ -185,7 +185,7 @@ impl Writer {
                     }
                 },
             };
-            // Numbers are never used twice, also if an earlier transaction came to nothing.
+            // Numbers are never reused, not even after a transaction that failed.
             head.last_owner = head.last_owner.max(taken);
             head.last_session = head.last_session.saturating_add(1);
             head.save(connection)?;
@@ -198,9 +198,9 @@ impl Writer {
         Ok(Session { id: opened?, ttl })
     }
 
-    fn keep_alive(&mut self, session: SessionId, patience: Duration) -> Result<Option<()>, Failed> {
+    fn keep_alive(&mut self, session: SessionId, timeout: Duration) -> Result<Option<()>, Failed> {
         let now = millis(self.setup.clock.now());
-        self.lightly(patience, |connection| {
+        self.lightly(timeout, |connection| {
             let sql = "UPDATE session SET deadline_ms = ?2 + ttl_ms \
                        WHERE id = ?1 AND deadline_ms > ?2";
             let row = (session.get().cast_signed(), now);
@@ -211,19 +211,19 @@ impl Writer {
     fn close_session(
         &mut self,
         session: SessionId,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<()>, Failed> {
-        self.durably(patience, |changing| {
+        self.durably(timeout, |changing| {
             let there = changing.has_session(session)?;
             there.then(|| changing.end_session(session)).transpose()
         })
     }
 
-    fn end_sessions(&mut self, patience: Duration) -> Option<WriteTask> {
+    fn end_sessions(&mut self, timeout: Duration) -> Option<WriteTask> {
         let now = self.setup.clock.now();
         let setup = Arc::clone(&self.setup);
         let own = self.owner.as_ref().map(|owner| owner.number);
-        let ended = self.durably(patience, |changing| {
+        let ended = self.durably(timeout, |changing| {
             let over = changing.sessions()?.into_iter().filter(|found| {
                 found.deadline_ms <= millis(now)
                     || (Some(found.owner) != own && setup.is_owner_gone(found.owner))
@@ -234,7 +234,7 @@ impl Writer {
             }
             Ok(over.into_iter().map(|session| session.owner).collect::<Vec<_>>())
         });
-        // Whatever failed is tried again soon.
+        // Maintenance soon retries a failure.
         for owner in ended.into_iter().flatten().filter(|owner| Some(*owner) != own) {
             if setup.is_owner_gone(owner) {
                 setup.locks.forget_owner(owner);
@@ -243,22 +243,22 @@ impl Writer {
         None
     }
 
-    /// Runs a transaction that is on the disk when this returns, and notifies watches.
+    /// Runs a transaction that is durable when this returns, and notifies watches.
     fn durably<T>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         change: impl FnOnce(&mut Changing<'_>) -> Result<T, SqliteFailure>,
     ) -> Result<T, Failed> {
         if self.durable.is_none() {
-            let mut connection = connect(self.path(), Role::Writer, patience)?;
+            let mut connection = connect(self.path(), Role::Writer, timeout)?;
             let pages = count_log_pages(&mut connection)?;
             self.durable = Some((connection, pages));
         }
         let history = self.setup.history;
         let Some((connection, _)) = &self.durable else { return Err(Failed::Busy) };
-        let marked = mark_once(&mut self.is_marked, connection, patience);
+        let marked = mark_once(&mut self.is_marked, connection, timeout);
         let result = marked.and_then(|()| {
-            transaction(connection, patience, || {
+            transaction(connection, timeout, || {
                 let mut changing = Changing::begin(connection)?;
                 let result = change(&mut changing)?;
                 changing.finish(history)?;
@@ -278,37 +278,37 @@ impl Writer {
         Ok(result)
     }
 
-    /// Runs a transaction that may be lost if the machine loses its power.
+    /// Runs a transaction that a power failure may undo.
     fn lightly<T>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         change: impl FnOnce(&Connection) -> Result<T, SqliteFailure>,
     ) -> Result<T, Failed> {
         if self.upkeep.is_none() {
-            let mut connection = connect(self.path(), Role::Upkeep, patience)?;
-            // It never moves the log; the other connection does.
+            let mut connection = connect(self.path(), Role::Upkeep, timeout)?;
+            // The other connection checkpoints the log.
             count_log_pages(&mut connection)?;
             self.upkeep = Some(connection);
         }
         let Some(connection) = &self.upkeep else { return Err(Failed::Busy) };
-        let result = mark_once(&mut self.is_marked, connection, patience)
-            .and_then(|()| transaction(connection, patience, || change(connection)));
+        let result = mark_once(&mut self.is_marked, connection, timeout)
+            .and_then(|()| transaction(connection, timeout, || change(connection)));
         if result.as_ref().is_err_and(Failed::spoils_connection) {
             self.upkeep = None;
         }
         result
     }
 
-    /// Moves the log into the database when it has become long. Callers have their answers by now.
+    /// Checkpoints the log when it has become long. Callers already have their answers.
     fn shorten_log(&mut self) {
         let Some((connection, pages)) = &self.durable else { return };
         let pages = pages.load(Ordering::Relaxed);
         if pages < self.log_pages_seen {
-            // It has restarted.
+            // The log has restarted.
             self.log_pages_moved = 0;
         }
         self.log_pages_seen = pages;
-        // A log that readers keep from restarting grows, and is not moved at every commit.
+        // A log that readers keep from restarting grows, and is not checkpointed at every commit.
         if pages < self.log_pages_moved.saturating_add(self.setup.log_pages) {
             return;
         }
@@ -316,12 +316,12 @@ impl Writer {
         if let Err(failure) = checkpoint(connection, Checkpoint::Passive)
             && failure.is_failed_sync()
         {
-            // The log still has it all, but the state of the database is unknown.
+            // The log is complete, but the state of the database is unknown.
             self.broken = Some(self.setup.sync_failed());
         }
     }
 
-    /// Answers a caller that is not done with by giving the job back.
+    /// Answers a caller whose task is not returned to the queue.
     fn answer<T>(
         &self,
         reply: oneshot::Sender<Result<T, SessionError>>,
@@ -333,13 +333,13 @@ impl Writer {
             Err(Failed::Before(failure) | Failed::Committing(failure)) => {
                 Err(SessionError::Store(failure.store_error(self.path())))
             }
-            // Tasks of a busy database are returned, so no caller sees this.
+            // Tasks of a busy database go back to the queue, so no caller gets this.
             Err(Failed::Busy) => Err(SessionError::Store(StoreError::Unavailable(Fault::new(
                 FaultKind::Busy,
                 "the database is busy",
             )))),
         };
-        // A caller that is gone needs no answer.
+        // A dropped caller needs no answer.
         drop(reply.send(answer));
         None
     }
@@ -376,32 +376,31 @@ fn lock_failure(error: io::Error) -> SqliteFailure {
     SqliteFailure::Sqlite(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-/// Marks the store as in use before anything else is written, if there was no room for that when it
-/// was opened.
+/// Marks the store as in use before the first write, if the disk was full when it was opened.
 fn mark_once(
     is_marked: &mut bool,
     connection: &Connection,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Failed> {
     if !*is_marked {
-        connection.busy_timeout(patience)?;
+        connection.busy_timeout(timeout)?;
         mark_in_use(connection)?;
         *is_marked = true;
     }
     Ok(())
 }
 
-/// Runs a transaction. Whatever fails, none is open when this returns.
+/// Runs a transaction. On return, no transaction is open, even after a failure.
 fn transaction<T>(
     connection: &Connection,
-    patience: Duration,
+    timeout: Duration,
     change: impl FnOnce() -> Result<T, SqliteFailure>,
 ) -> Result<T, Failed> {
-    connection.busy_timeout(patience)?;
+    connection.busy_timeout(timeout)?;
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let undo = || {
         if !connection.is_autocommit() {
-            // If even this fails, the connection is thrown away.
+            // If this fails as well, the connection is closed.
             let _failed = connection.execute_batch("ROLLBACK");
         }
     };
@@ -426,7 +425,7 @@ impl Setup {
     }
 
     pub(super) fn is_owner_gone(&self, owner: i64) -> bool {
-        // Who cannot be asked is taken to be there; its time will run out.
+        // An owner whose lock cannot be checked counts as alive. Its sessions expire by time.
         self.locks.is_owner_gone(owner).unwrap_or(false)
     }
 }

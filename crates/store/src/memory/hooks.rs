@@ -1,4 +1,4 @@
-//! Hooks of tests: before a call does anything, and before it answers.
+//! Hooks of tests: before a call starts, and before it answers.
 
 use std::future::{Future, ready};
 use std::time::Duration;
@@ -27,48 +27,47 @@ pub enum HookedCall<'c> {
     CloseSession(SessionId),
 }
 
-/// How a call goes on.
+/// How a hook lets a call continue.
 #[derive(Clone, Debug)]
 pub enum Before {
-    /// As it should.
+    /// Normally.
     Go,
-    /// Nothing is done, and the caller gets the fault.
+    /// The store does nothing and returns the fault.
     Refuse(Fault),
-    /// Nothing is done, and the store is reported as damaged.
+    /// The store does nothing and reports damage.
     Damaged(Fault),
-    /// Nothing is done, and the caller learns nothing: the call got lost on its way. A commit is
-    /// answered as unknown.
+    /// The store does nothing and the request is lost. The outcome of a commit is unknown.
     Lose(Fault),
-    /// A load, or the first page of a scan, shows what was there at an earlier moment, or at the
-    /// earliest that is still known. Any other call goes on as it should.
+    /// A load, or the first page of a scan, reads an earlier revision, or the earliest that the
+    /// store still has. Other calls continue normally.
     AsOf(Revision),
 }
 
-/// What the caller learns of what was done.
+/// What the caller receives after the call.
 #[derive(Clone, Debug)]
 pub enum After {
-    /// All.
+    /// The answer.
     Answer,
-    /// Nothing: the answer got lost on its way. A commit is answered as unknown.
+    /// Nothing: the answer is lost. The outcome of a commit is unknown.
     Lose(Fault),
 }
 
-/// Steps in, on behalf of one client. A hook that waits delays the call.
+/// Intercepts the calls of one client. A hook that waits delays the call.
 pub trait Hooks: Send + Sync + 'static {
-    /// Before anything is done.
+    /// Runs before the call.
     fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
         let _unused = call;
         ready(Before::Go)
     }
 
-    /// After everything is done.
+    /// Runs after the call.
     fn after(&self, call: HookedCall<'_>) -> impl Future<Output = After> + Send {
         let _unused = call;
         ready(After::Answer)
     }
 }
 
-/// Never steps in.
+/// Hooks that do nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 

@@ -1,4 +1,5 @@
-//! What a store knows, as a plain value: every call is a function of it and of the time.
+//! The state of a store in memory, as a plain value. Every call is a function of the state and the
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -15,13 +16,13 @@ use crate::watch::{Change, ChangeSet};
 /// Keys with their history, and sessions.
 #[derive(Clone, Debug)]
 pub struct MemoryState {
-    /// For each key, what became of it, the oldest first. Never empty.
+    /// The versions of each key, the oldest first. Never empty.
     entries: BTreeMap<Key, VecDeque<Version>>,
-    /// What happened after `compacted`, in order.
+    /// The changes after `compacted`, in order.
     history: VecDeque<ChangeSet>,
     history_max: usize,
     revision: Revision,
-    /// The earliest moment that is still known.
+    /// The earliest revision that can be read.
     compacted: Revision,
     sessions: BTreeMap<SessionId, Lifetime>,
     last_session: u64,
@@ -41,7 +42,7 @@ struct Lifetime {
 }
 
 impl MemoryState {
-    /// An empty store that remembers this many changes.
+    /// An empty store that keeps this many changes.
     #[must_use]
     pub const fn new(history_max: usize) -> Self {
         Self {
@@ -55,19 +56,19 @@ impl MemoryState {
         }
     }
 
-    /// The moment of the last change.
+    /// The latest revision.
     #[must_use]
     pub const fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The earliest moment that can still be read.
+    /// The earliest revision that can be read.
     #[must_use]
     pub const fn compacted(&self) -> Revision {
         self.compacted
     }
 
-    /// Reads some keys as they were at a moment, or at the earliest that is known.
+    /// Reads some keys at a revision, or at the earliest that can be read.
     #[must_use]
     pub fn load(&self, keys: &[Key], at: Revision) -> Snapshot {
         let revision = at.clamp(self.compacted, self.revision);
@@ -75,7 +76,8 @@ impl MemoryState {
         Snapshot { revision, values }
     }
 
-    /// Reads a page of a range, the first one as it was at a moment, or at the earliest known.
+    /// Reads a page of a range. The first page is read at the given revision, or at the earliest
+    /// that can be read.
     pub fn scan(
         &self,
         range: &StoreRange,
@@ -145,7 +147,7 @@ impl MemoryState {
         Ok(revision)
     }
 
-    /// What happened in a range after a moment, up to another.
+    /// The changes of a range after one revision, up to another.
     pub fn changes(
         &self,
         range: &StoreRange,
@@ -165,7 +167,7 @@ impl MemoryState {
         Ok(in_range.collect())
     }
 
-    /// Forgets what was before a moment.
+    /// Drops the history before a revision.
     pub fn compact(&mut self, before: Revision) {
         let before = before.min(self.revision);
         while self.history.front().is_some_and(|set| set.revision <= before) {
@@ -183,14 +185,14 @@ impl MemoryState {
         Session { id, ttl }
     }
 
-    /// Makes a session last for its whole time again.
+    /// Restarts the TTL of a session.
     pub fn keep_alive(&mut self, id: SessionId, now: Duration) -> Result<(), SessionError> {
         let session = self.sessions.get_mut(&id).ok_or(SessionError::Gone(id))?;
         session.deadline = now.saturating_add(session.ttl);
         Ok(())
     }
 
-    /// Ends a session, with all that was put in it.
+    /// Ends a session and deletes its keys.
     pub fn close_session(&mut self, id: SessionId) -> Result<(), SessionError> {
         let session = self.sessions.remove(&id).ok_or(SessionError::Gone(id))?;
         if session.keys.is_empty() {
@@ -205,18 +207,18 @@ impl MemoryState {
         Ok(())
     }
 
-    /// Ends all sessions whose time was over at `now`. Returns whether there were any.
+    /// Ends all sessions that had expired at `now`. Returns whether there were any.
     pub fn expire_sessions(&mut self, now: Duration) -> bool {
         let over = self.sessions.iter().filter(|(_, session)| session.deadline <= now);
         let over: Vec<_> = over.map(|(id, _)| *id).collect();
         for id in &over {
-            // It was there a moment ago.
+            // It existed a moment ago.
             let _ended = self.close_session(*id);
         }
         !over.is_empty()
     }
 
-    /// When the next session's time is over.
+    /// When the next session expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Duration> {
         self.sessions.values().map(|session| session.deadline).min()
@@ -226,7 +228,7 @@ impl MemoryState {
         latest(self.entries.get(key)?, revision)
     }
 
-    /// Writes one key; a deletion of what is not there is no change.
+    /// Writes one key. Deleting a key that does not exist is no change.
     fn put(&mut self, key: &Key, revision: Revision, now: Option<Versioned>) -> Option<Change> {
         let before = self.at(key, self.revision).map(|found| found.session);
         if before.is_none() && now.is_none() {
@@ -252,7 +254,7 @@ impl MemoryState {
         }
     }
 
-    /// Makes the oldest known change the earliest moment that can be read.
+    /// Drops the oldest change.
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.history.pop_front() else { return };
         self.compacted = oldest.revision;

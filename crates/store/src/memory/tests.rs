@@ -7,11 +7,11 @@ use crate::clock::ManualClock;
 use crate::commit::Expect;
 use crate::error::FaultKind;
 
-/// Polls once: nothing here waits for anything but a hook.
+/// Polls once. Only hooks wait here.
 fn now<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the call waits"),
     }
 }
 
@@ -19,7 +19,7 @@ fn fault() -> Fault {
     Fault::new(FaultKind::Full, "no room")
 }
 
-/// Answers the hooks from a script, one after the other.
+/// Scripted hooks: one answer per call.
 #[derive(Default)]
 struct Script {
     before: Mutex<VecDeque<Before>>,
@@ -78,7 +78,7 @@ fn commit(expect: Expect, value: &'static str) -> Commit {
 }
 
 #[test]
-fn a_refused_or_lost_call_does_nothing_and_a_lost_answer_hides_what_was_done() {
+fn a_lost_request_does_nothing_and_a_lost_answer_hides_the_effect() {
     let fixture = Fixture::new();
     let create = || now(fixture.client.commit(commit(Expect::Absent, "1")));
     fixture.before(Before::Refuse(fault()));
@@ -103,7 +103,7 @@ fn a_refused_or_lost_call_does_nothing_and_a_lost_answer_hides_what_was_done() {
 }
 
 #[test]
-fn a_stale_read_shows_an_earlier_moment_but_decides_nothing() {
+fn a_stale_read_shows_an_earlier_revision_but_decides_nothing() {
     let fixture = Fixture::new();
     let (first, second) = (fixture.put("1"), fixture.put("2"));
     fixture.before(Before::AsOf(first));
@@ -123,7 +123,7 @@ fn a_stale_read_shows_an_earlier_moment_but_decides_nothing() {
 }
 
 #[test]
-fn sessions_end_by_the_clock_early_or_late() {
+fn sessions_may_end_before_or_after_their_ttl() {
     let fixture = Fixture::new();
     let ttl = Duration::from_secs(10);
     let open = || now(fixture.store.open_session(ttl)).unwrap().id;
@@ -153,7 +153,7 @@ fn sessions_end_by_the_clock_early_or_late() {
 }
 
 #[test]
-fn a_reaper_lets_watches_see_the_end_of_a_session() {
+fn reaping_reports_the_end_of_a_session_to_watches() {
     let fixture = Fixture::new();
     let ttl = Duration::from_millis(30);
     let session = now(fixture.store.open_session(ttl)).unwrap().id;
@@ -176,7 +176,7 @@ fn a_reaper_lets_watches_see_the_end_of_a_session() {
 }
 
 #[test]
-fn watches_can_be_held_broken_and_overtaken_by_forgetting() {
+fn watches_can_be_held_broken_and_compacted() {
     let fixture = Fixture::new();
     let watch =
         || now(fixture.store.watch(&StoreRange::prefix(""), fixture.store.revision())).unwrap();
@@ -202,7 +202,7 @@ fn watches_can_be_held_broken_and_overtaken_by_forgetting() {
 }
 
 #[test]
-fn a_new_store_knows_nothing_of_another() {
+fn stores_are_independent() {
     let one = Fixture::new();
     let key = Key::from("a");
     let commit = Commit::builder().expect(key.clone(), Expect::Absent).put(key.clone(), "1");
@@ -214,7 +214,7 @@ fn a_new_store_knows_nothing_of_another() {
 }
 
 #[test]
-fn what_is_forgotten_takes_no_room() {
+fn compacted_history_takes_no_memory() {
     let clock = Arc::new(ManualClock::new());
     let options = MemoryOptions { history: 3, ..MemoryOptions::default() };
     let store = MemoryStore::with_options(clock, options);

@@ -15,13 +15,13 @@ use super::peers::Peers;
 use super::proxy::Link;
 use crate::etcd::{EtcdOptions, EtcdTimeouts, EtcdTls};
 
-/// How often a start is tried, each time on other ports.
+/// How often a start is tried, each time on new ports.
 const STARTS_MAX: usize = 5;
-/// How long to wait for something that is sure to come.
+/// How long to wait for an expected event.
 const LIMIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How to start an etcd.
+/// The setup of an etcd cluster.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EtcdSetup {
@@ -33,35 +33,35 @@ pub struct EtcdSetup {
 }
 
 impl EtcdSetup {
-    /// So many members, one or three. What they write is not forced to the disk.
+    /// One or three members. Their writes are not synced to the disk.
     pub const fn members(members: usize) -> Self {
         Self { members, synced: false, linked: false, arguments: Vec::new(), tls: None }
     }
 
-    /// Forces what is written to the disk.
+    /// Syncs writes to the disk.
     pub const fn synced(mut self) -> Self {
         self.synced = true;
         self
     }
 
-    /// Lets members speak to each other over links that can be cut.
+    /// Connects members over links that can be cut.
     pub const fn linked(mut self) -> Self {
         self.linked = true;
         self
     }
 
-    /// Gives each member another argument.
+    /// Adds an argument for each member.
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Lets members run out of room once their database has so many bytes.
+    /// Sets the quota of each member's database, in bytes.
     pub fn quota(self, bytes: usize) -> Self {
         self.argument(format!("--quota-backend-bytes={bytes}"))
     }
 
-    /// Speaks TLS with clients. The members' own files have to be among the arguments.
+    /// Uses TLS for clients. The arguments must name the files of the members.
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = Some(tls);
         self
@@ -80,7 +80,7 @@ impl EtcdSetup {
             };
             match started.await {
                 Ok(()) => return Ok(cluster),
-                // Another process may have taken a port in the meantime.
+                // Another process may have bound a port in the meantime.
                 Err(error) => last = error,
             }
         }
@@ -88,7 +88,7 @@ impl EtcdSetup {
     }
 }
 
-/// An etcd of one or several members.
+/// A running etcd cluster.
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<Member>,
@@ -128,30 +128,30 @@ impl EtcdCluster {
         Ok(Self { members, setup, peers, folder: tempfile::tempdir()? })
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is no member, which never is so.
+    /// Whether there is no member: always false.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Where a member listens for clients.
+    /// The client address of a member.
     pub fn address(&self, member: usize) -> io::Result<SocketAddr> {
         Ok((Ipv4Addr::LOCALHOST, self.member(member)?.client_port).into())
     }
 
-    /// How to speak to all members.
+    /// Client options for all members.
     pub fn options(&self) -> EtcdOptions {
         let addresses = self.members.iter().map(|member| self.endpoint(member.client_port));
         self.options_for(addresses)
     }
 
-    /// How to speak to these addresses, each a member or a proxy in front of one.
+    /// Client options for these addresses, each of a member or of a proxy in front of one.
     pub fn options_through(&self, addresses: &[SocketAddr]) -> EtcdOptions {
         self.options_for(addresses.iter().map(|address| self.endpoint(address.port())))
     }
@@ -160,7 +160,7 @@ impl EtcdCluster {
         let options = EtcdOptions::new(endpoints).timeouts(EtcdTimeouts {
             connect: Duration::from_secs(2),
             attempt: Duration::from_secs(2),
-            // A machine that is busy with other tests is no reason to give up.
+            // Longer, because the machine may be busy with other tests.
             call: Duration::from_secs(10),
             silence: Duration::from_millis(300),
             ..EtcdTimeouts::default()
@@ -176,12 +176,12 @@ impl EtcdCluster {
         format!("{scheme}://127.0.0.1:{port}")
     }
 
-    /// Speaks to one member, as soon as it answers.
+    /// Connects to one member, as soon as it answers.
     pub async fn operator(&self, member: usize) -> io::Result<EtcdOperator> {
         EtcdOperator::connect(&self.options_through(&[self.address(member)?])).await
     }
 
-    /// Which member leads, as soon as one does.
+    /// The index of the leader, as soon as there is one.
     pub async fn leader(&self) -> io::Result<usize> {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -191,7 +191,7 @@ impl EtcdCluster {
                 }
             }
             if Instant::now() > deadline {
-                return Err(io::Error::other("no member of etcd has become the leader"));
+                return Err(io::Error::other("no etcd member has become the leader"));
             }
             sleep(PAUSE).await;
         }
@@ -205,7 +205,7 @@ impl EtcdCluster {
         asked.is_ok_and(|status| status.is_ok_and(|status| status.is_leader))
     }
 
-    /// Waits until every member that runs answers.
+    /// Waits until every running member answers.
     pub async fn answering(&mut self) -> io::Result<()> {
         for at in 0..self.members.len() {
             let address = self.address(at)?;
@@ -220,7 +220,7 @@ impl EtcdCluster {
                     () = sleep(PAUSE) => {}
                 }
                 if process.try_wait()?.is_some() {
-                    break Some(io::Error::other("it has ended"));
+                    break Some(io::Error::other("the process has ended"));
                 }
             };
             if let Some(error) = dead {
@@ -233,26 +233,26 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Kills a member at once, without letting it finish anything.
+    /// Kills a member with SIGKILL.
     pub fn kill(&mut self, member: usize) -> io::Result<()> {
         self.member_mut(member)?.end()
     }
 
-    /// Starts a member again that was killed, without waiting until it answers.
+    /// Restarts a killed member, without waiting until it answers.
     pub fn spawn_again(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.spawn(member)
     }
 
-    /// Starts a member again that was killed, with its files and on its ports.
+    /// Restarts a killed member with its files and ports, and waits until it answers.
     pub async fn restart(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.spawn(member)?;
         self.answering().await
     }
 
-    /// Sets a member back to before anything was written, as if a backup of that moment had been
-    /// restored, and starts it again on its ports. It must be the only one.
+    /// Resets a member to an empty state, like a restore of an empty backup, and restarts it on its
+    /// ports. It must be the only member.
     pub async fn set_back(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         fs::remove_dir_all(self.folder.path().join(&self.member(member)?.name))?;
@@ -260,8 +260,7 @@ impl EtcdCluster {
         self.answering().await
     }
 
-    /// Changes what the network does between a member and all others. The cluster has to be
-    /// started with links.
+    /// Changes the link between a member and all others. The cluster must be set up with links.
     pub fn link(&self, member: usize, link: Link) -> io::Result<()> {
         let peers = self.peers.as_ref();
         let peers = peers.ok_or_else(|| io::Error::other("there are no links between members"))?;
@@ -269,26 +268,26 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Stops a member in the middle of whatever it does; its connections stay.
+    /// Pauses a member with SIGSTOP. Its connections stay open.
     pub fn pause(&self, member: usize) -> io::Result<()> {
         self.signal(member, Signal::STOP)
     }
 
-    /// Lets a paused member go on.
+    /// Resumes a paused member.
     pub fn resume(&self, member: usize) -> io::Result<()> {
         self.signal(member, Signal::CONT)
     }
 
-    /// The process of a member that runs.
+    /// The process id of a running member.
     pub fn process_id(&self, member: usize) -> io::Result<u32> {
         let process = self.member(member)?.process.as_ref();
-        process.map(Child::id).ok_or_else(|| io::Error::other("the member does not run"))
+        process.map(Child::id).ok_or_else(|| io::Error::other("the member is not running"))
     }
 
     fn signal(&self, member: usize, signal: Signal) -> io::Result<()> {
         match &self.member(member)?.process {
             Some(process) => Ok(kill_process(Pid::from_child(process), signal)?),
-            None => Err(io::Error::other("the member does not run")),
+            None => Err(io::Error::other("the member is not running")),
         }
     }
 
@@ -303,7 +302,7 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Where a member is to be found by the others.
+    /// The address of a member for the other members.
     fn advertised(&self, at: usize, member: &Member) -> String {
         let linked = self.peers.as_ref().and_then(|peers| peers.port(at));
         format!("http://127.0.0.1:{}", linked.unwrap_or(member.peer_port))
@@ -318,7 +317,7 @@ impl EtcdCluster {
             .map(|(at, member)| format!("{}={}", member.name, self.advertised(at, member)))
             .collect();
         let client = self.endpoint(member.client_port);
-        // Several members on a busy machine need a little more time to hear of each other.
+        // On a busy machine, heartbeats between members need more time.
         let (beat, election) = if self.members.len() == 1 { (10, 100) } else { (25, 250) };
         let mut command = Command::new("etcd");
         command

@@ -1,4 +1,4 @@
-//! What an operator does to an etcd.
+//! Operations on an etcd cluster by its operator.
 
 use std::io;
 use std::time::Duration;
@@ -23,30 +23,30 @@ use crate::store::Revision;
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A connection to one member, for what a store has no business to do.
+/// A connection to one member, for operations that a store does not need.
 #[derive(Debug)]
 pub struct EtcdOperator {
     connection: Connection,
 }
 
-/// What a member says about itself.
+/// The status of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdStatus {
     /// Whether it is the leader.
     pub is_leader: bool,
-    /// The revision it has got to.
+    /// Its latest revision.
     pub revision: Revision,
-    /// How large its database is.
+    /// The size of its database.
     pub database_bytes: u64,
 }
 
 impl EtcdOperator {
-    /// Connects to the only endpoint of `options`, as soon as that answers and knows of a leader.
+    /// Connects to the only endpoint of `options`, as soon as it answers and has a leader.
     pub async fn connect(options: &EtcdOptions) -> io::Result<Self> {
         let deadline = Instant::now() + LIMIT;
         let endpoint = crate::etcd::client::endpoints(options).map_err(io::Error::other)?;
         let [endpoint] = <[Endpoint; 1]>::try_from(endpoint)
-            .map_err(|_several| io::Error::other("an operator speaks to one member"))?;
+            .map_err(|_several| io::Error::other("an operator connects to one member"))?;
         let timeouts = EtcdTimeouts { connect: Duration::from_secs(1), ..options.timeouts };
         let options = options.clone().timeouts(timeouts);
         loop {
@@ -60,7 +60,7 @@ impl EtcdOperator {
         }
     }
 
-    /// How the member is.
+    /// The status of the member.
     pub async fn status(&self) -> io::Result<EtcdStatus> {
         let request = self.connection.request(StatusRequest {}, LIMIT);
         let status = done(self.connection.maintenance().status(request).await)?;
@@ -72,8 +72,8 @@ impl EtcdOperator {
         })
     }
 
-    /// Puts a value under a key if that was last written at a revision, zero for never, in the
-    /// plainest request there is. Gives the new revision if it was so.
+    /// Puts a value if the key was last written at a revision, or never for revision zero, in the
+    /// simplest request. Returns the new revision unless the compare failed.
     pub async fn compare_and_swap(
         &self,
         key: Bytes,
@@ -86,8 +86,8 @@ impl EtcdOperator {
         Ok(answer.succeeded.then_some(now))
     }
 
-    /// The same for several keys in one request, in which each is decided for itself. Gives the
-    /// new revision of those of which it was so.
+    /// The same for several keys in one request, each decided separately. Returns the new revisions
+    /// of those whose compare succeeded.
     pub async fn compare_and_swap_each(
         &self,
         swaps: impl IntoIterator<Item = (Bytes, Revision, Bytes)>,
@@ -107,7 +107,7 @@ impl EtcdOperator {
         Ok(answer.responses.into_iter().map(swapped).collect())
     }
 
-    /// Forgets the history before a revision, and waits until it is really gone.
+    /// Compacts the history before a revision, and waits until it is done.
     pub async fn compact(&self, revision: Revision) -> io::Result<()> {
         let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
         let request = CompactionRequest { revision, physical: true };
@@ -115,18 +115,18 @@ impl EtcdOperator {
         done(self.connection.kv().compact(request).await).map(drop)
     }
 
-    /// Gives the room of what was deleted back.
+    /// Frees the disk space of deleted keys.
     pub async fn defragment(&self) -> io::Result<()> {
         let request = self.connection.request(DefragmentRequest {}, LIMIT);
         done(self.connection.maintenance().defragment(request).await).map(drop)
     }
 
-    /// How many alarms there are.
+    /// The number of alarms.
     pub async fn alarms(&self) -> io::Result<usize> {
         self.alarm(AlarmMember::default(), alarm_request::Action::Get).await.map(|all| all.len())
     }
 
-    /// Takes all alarms back.
+    /// Disarms all alarms.
     pub async fn disarm(&self) -> io::Result<()> {
         for alarm in self.alarm(AlarmMember::default(), alarm_request::Action::Get).await? {
             self.alarm(alarm, alarm_request::Action::Deactivate).await?;
@@ -134,7 +134,7 @@ impl EtcdOperator {
         Ok(())
     }
 
-    /// Raises the alarm that there is no more room.
+    /// Raises the alarm of exhausted space.
     pub async fn raise_no_space(&self) -> io::Result<()> {
         let alarm = AlarmMember { alarm: AlarmType::Nospace.into(), ..AlarmMember::default() };
         self.alarm(alarm, alarm_request::Action::Activate).await.map(drop)
@@ -151,8 +151,7 @@ impl EtcdOperator {
         Ok(done(self.connection.maintenance().alarm(request).await)?.alarms)
     }
 
-    /// Makes a user, with a role of the same name, who may do anything with the keys that begin
-    /// with `prefix`.
+    /// Creates a user and a role of the same name, with access to all keys under `prefix`.
     pub async fn add_user(
         &self,
         user: &str,
@@ -173,7 +172,7 @@ impl EtcdOperator {
         }
     }
 
-    /// From now on, a user may do anything with the keys of a range.
+    /// Grants a user access to a range of keys.
     pub async fn allow(&self, user: &str, range: &StoreRange) -> io::Result<()> {
         let permission = Some(anything_in(range));
         let grant = AuthRoleGrantPermissionRequest { name: user.to_owned(), permission };
@@ -181,8 +180,8 @@ impl EtcdOperator {
         done(self.connection.auth().role_grant_permission(grant).await).map(drop)
     }
 
-    /// Sets the password of a user, which may be the one it has. The members forget every client
-    /// that has authenticated by that name.
+    /// Sets the password of a user, perhaps to the same one. The members then drop all tokens of
+    /// that user.
     pub async fn change_password(&self, user: &str, password: &str) -> io::Result<()> {
         let (name, password) = (user.to_owned(), password.to_owned());
         let change = AuthUserChangePasswordRequest { name, password };
@@ -190,8 +189,7 @@ impl EtcdOperator {
         done(self.connection.auth().user_change_password(change).await).map(drop)
     }
 
-    /// From now on, every client has to authenticate. There has to be a user `root` with a role
-    /// of the same name.
+    /// Enables authentication. There must be a user `root` with a role of the same name.
     pub async fn require_users(&self) -> io::Result<()> {
         let request = self.connection.request(AuthEnableRequest {}, LIMIT);
         done(self.connection.auth().auth_enable(request).await).map(drop)

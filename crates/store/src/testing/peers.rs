@@ -1,7 +1,7 @@
 //! The network between the members of a cluster.
 //!
-//! Members know each other by addresses, and each address is the same for all of them. So one
-//! proxy stands in front of each member, and identifies the sending member by its connection.
+//! Members find each other by addresses, and each address is the same for all of them. So each
+//! member has one proxy in front, which identifies the sending member by its connection.
 
 use std::fs;
 use std::io;
@@ -15,25 +15,25 @@ use tokio::task::JoinHandle;
 
 use super::proxy::{Link, carry};
 
-/// How often the process is looked for that speaks.
+/// How often the sending process is searched.
 const LOOKS: u32 = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// A link for every member and every other, in either direction.
+/// A link for each pair of members, in each direction.
 #[derive(Debug)]
 pub(super) struct Peers {
     ports: Vec<u16>,
-    /// First by who is spoken to, then by who speaks. The last speaker is any other process.
+    /// Indexed by the receiver, then by the sender. The last sender stands for any other process.
     links: Vec<Arc<Vec<watch::Sender<Link>>>>,
     processes: Processes,
     acceptors: Vec<JoinHandle<()>>,
 }
 
-/// Which process each member is, while it runs.
+/// The process id of each running member.
 type Processes = Arc<Mutex<Vec<Option<u32>>>>;
 
 impl Peers {
-    /// Stands in front of members that listen for each other on `ports`.
+    /// Starts proxies in front of members that listen for each other on `ports`.
     pub(super) async fn start(targets: &[u16]) -> io::Result<Self> {
         let processes: Processes = Arc::new(Mutex::new(vec![None; targets.len()]));
         let (mut ports, mut links, mut acceptors) = (Vec::new(), Vec::new(), Vec::new());
@@ -49,12 +49,12 @@ impl Peers {
         Ok(Self { ports, links, processes, acceptors })
     }
 
-    /// Where a member is to be found by the others.
+    /// The address of a member for the other members.
     pub(super) fn port(&self, member: usize) -> Option<u16> {
         self.ports.get(member).copied()
     }
 
-    /// Says which process a member is.
+    /// Sets the process id of a member.
     pub(super) fn runs(&self, member: usize, process: Option<u32>) {
         if let Ok(mut processes) = self.processes.lock()
             && let Some(place) = processes.get_mut(member)
@@ -63,7 +63,7 @@ impl Peers {
         }
     }
 
-    /// Changes what the network does between a member and all others, in both directions.
+    /// Changes the links between a member and all others, in both directions.
     pub(super) fn set(&self, member: usize, link: Link) {
         for (target, from) in self.links.iter().enumerate() {
             for (source, sender) in from.iter().enumerate() {
@@ -97,7 +97,7 @@ async fn accept(
             if *link.borrow() == Link::Cut {
                 return;
             }
-            // Who is not there cannot be connected to; the client sees a closed connection.
+            // If the member is down, the client sees a closed connection.
             if let Ok(server) = TcpStream::connect(target).await {
                 carry(client, server, link).await;
             }
@@ -105,8 +105,8 @@ async fn accept(
     }
 }
 
-/// Which member speaks from a port of loopback. One that was just started speaks before its process
-/// is known, so it is looked for more than once.
+/// The member that owns a port of loopback. A member that has just started may connect before its
+/// process id is set, so the search is repeated.
 async fn source(port: u16, processes: &Processes) -> usize {
     let mut known = Vec::new();
     for _ in 0..LOOKS {
@@ -119,7 +119,7 @@ async fn source(port: u16, processes: &Processes) -> usize {
     known.len()
 }
 
-/// Which of some processes has a connection from a port of loopback.
+/// The process that has a connection from a port of loopback.
 fn speaker(port: u16, processes: &[Option<u32>]) -> Option<usize> {
     let wanted = format!("socket:[{}]", socket_at(port)?);
     let has_it = |process: u32| {
@@ -130,7 +130,7 @@ fn speaker(port: u16, processes: &[Option<u32>]) -> Option<usize> {
     processes.iter().position(|process| process.and_then(has_it).is_some())
 }
 
-/// The number by which the system knows the connection from a port of loopback.
+/// The inode of the socket at a port of loopback.
 fn socket_at(port: u16) -> Option<String> {
     let local = format!("0100007F:{port:04X}");
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_told_by_the_process_that_has_it() {
+    fn a_connection_identifies_its_process() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = stream.local_addr().unwrap().port();

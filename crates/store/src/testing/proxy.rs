@@ -1,4 +1,4 @@
-//! A network that misbehaves on command.
+//! A proxy with controllable network faults.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,18 +12,18 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// What the network does with what it is given.
+/// The behaviour of a network link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// It passes everything on.
+    /// Forwards everything.
     Whole,
-    /// It passes everything on, each piece after a while.
+    /// Forwards everything with a delay.
     Slow(Duration),
-    /// It closes every connection, and every new one at once.
+    /// Closes every connection, also new ones.
     Cut,
-    /// Both sides believe in the connection, and nothing gets through any more.
+    /// Keeps connections open and drops everything.
     Silent,
-    /// What the client says gets through, what the server says does not.
+    /// Forwards requests and drops answers.
     Deaf,
 }
 
@@ -45,8 +45,8 @@ enum Direction {
 
 /// A proxy on loopback in front of a server.
 ///
-/// A connection that has lost something is closed when the link loses nothing any more: what was
-/// lost does not come back, and the rest would make no sense.
+/// A connection that has lost bytes is closed when the link loses nothing any more, because the
+/// lost bytes do not come back.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -55,7 +55,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Stands in front of the server at `target`, which need not be there yet.
+    /// Starts a proxy in front of the server at `target`, which need not be up yet.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port()?)).await?;
         let address = listener.local_addr()?;
@@ -64,13 +64,13 @@ impl Proxy {
         Ok(Self { address, link, acceptor })
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what the network does, from now on and for all connections.
+    /// Changes the behaviour of the link for all connections.
     pub fn set(&self, link: Link) {
         self.link.send_replace(link);
     }
@@ -91,7 +91,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, link: watch::Receiver
         }
         let link = link.clone();
         tokio::spawn(async move {
-            // Who is not there cannot be connected to; the client sees a closed connection.
+            // If the server is down, the client sees a closed connection.
             if let Ok(server) = TcpStream::connect(target).await {
                 carry(client, server, link).await;
             }
@@ -99,7 +99,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, link: watch::Receiver
     }
 }
 
-/// Carries both directions until either ends.
+/// Forwards both directions until either ends.
 pub(super) async fn carry(client: TcpStream, server: TcpStream, link: watch::Receiver<Link>) {
     let _slower = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
@@ -134,7 +134,7 @@ async fn pump(
         lost |= now.loses(direction) && count > 0;
         if lost {
             if count == 0 {
-                // Nor does the other side hear that this one has hung up.
+                // The other side does not see the end of this one either.
                 let _changed = link.changed().await;
             }
             continue;
@@ -157,7 +157,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    /// A server that sends back what it gets, and says how much that was.
+    /// A server that echoes its input and reports how much that was.
     async fn echo() -> (SocketAddr, watch::Receiver<usize>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_or_slow_link_passes_everything_on() {
+    async fn an_open_or_slow_link_forwards_everything() {
         let (target, _) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_link_closes_what_is_there_and_what_comes() {
+    async fn a_cut_link_closes_present_and_new_connections() {
         let (target, _) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deaf_client_is_heard_and_hears_nothing_until_it_is_cut_off() {
+    async fn a_link_without_answers_forwards_requests() {
         let (target, mut heard) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_link_takes_everything_and_gives_nothing() {
+    async fn a_silent_link_drops_everything() {
         let (target, heard) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         proxy.set(Link::Silent);

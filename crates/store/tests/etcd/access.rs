@@ -1,4 +1,4 @@
-//! Who may speak to etcd, and who hears what.
+//! Authentication, permissions, namespaces and TLS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn with_users() -> EtcdCluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_is_known_is_let_in_and_only_to_what_is_theirs() {
+async fn users_access_only_their_own_keys() {
     let cluster = with_users().await;
     let options = || cluster.options().namespace("alice/");
     assert_eq!(kind_of_refusal(options()).await, FaultKind::Denied);
@@ -83,20 +83,20 @@ async fn only_who_is_known_is_let_in_and_only_to_what_is_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
+async fn a_client_authenticates_again_after_a_restart() {
     let mut cluster = with_users().await;
     let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
     let store = EtcdStore::connect(options).await.unwrap();
     let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
     let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
-    // Tokens live in the memory of a member.
+    // Tokens are in the memory of a member.
     cluster.kill(0).unwrap();
     cluster.spawn_again(0).unwrap();
     let second = loop {
         match soon(store.commit(replace("a", first, "1").build().unwrap())).await {
             Ok(revision) => break revision,
             Err(CommitError::Unknown(_)) => {
-                // It went into the connection that was breaking.
+                // It was sent into the connection that was breaking.
                 if let Some(found) = crate::support::get(&store, "a").await
                     && found.revision > first
                 {
@@ -110,7 +110,7 @@ async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_of_what_we_may_not_read_is_refused_and_no_other_is() {
+async fn only_a_watch_without_permission_is_refused() {
     let cluster = EtcdCluster::single().await.unwrap();
     let operator = cluster.operator(0).await.unwrap();
     operator.add_user("root", "root's", None).await.unwrap();
@@ -133,12 +133,12 @@ async fn a_watch_of_what_we_may_not_read_is_refused_and_no_other_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_of_one_whom_a_member_has_forgotten_begins_all_the_same() {
+async fn a_watch_with_a_dropped_token_authenticates_again() {
     let cluster = with_users().await;
     let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
     let store = EtcdStore::connect(options).await.unwrap();
     let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
-    // The connection stays, and the member knows nobody by the token that it gave out.
+    // The connection stays open, and the member has dropped its token.
     let root = cluster.options().credentials("root", "root's");
     let operator = EtcdOperator::connect(&root).await.unwrap();
     operator.change_password("alice", "alice's").await.unwrap();
@@ -150,7 +150,7 @@ async fn a_watch_of_one_whom_a_member_has_forgotten_begins_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_let_in_without_a_name_gives_it_when_it_is_wanted() {
+async fn a_client_authenticates_once_users_are_required() {
     let cluster = EtcdCluster::single().await.unwrap();
     let operator = cluster.operator(0).await.unwrap();
     operator.add_user("root", "root's", None).await.unwrap();
@@ -170,7 +170,7 @@ async fn who_was_let_in_without_a_name_gives_it_when_it_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_has_more_time_than_a_connection() {
+async fn the_call_timeout_must_exceed_the_connect_timeout() {
     let (cluster, _) = single().await;
     let time = Duration::from_secs(1);
     let timeouts = EtcdTimeouts { connect: time, call: time, ..EtcdTimeouts::default() };
@@ -178,7 +178,7 @@ async fn a_call_has_more_time_than_a_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_no_hindrance_where_nobody_asks_for_one() {
+async fn credentials_are_ignored_without_authentication() {
     let (cluster, _) = single().await;
     let options = cluster.options().credentials("alice", "alice's");
     let store = EtcdStore::connect(options).await.unwrap();
@@ -223,7 +223,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_tls_both_sides_know_each_other() {
+async fn tls_authenticates_both_sides() {
     let authority = Authority::new();
     let both = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let (certificate, key) = authority.sign(both);
@@ -247,7 +247,7 @@ async fn over_tls_both_sides_know_each_other() {
     let nameless = authority.known_to_client(None);
     let stranger = Authority::new().known_to_client(Some(client));
     let misnamed = EtcdTls { server_name: Some("elsewhere".to_owned()), ..tls };
-    // Who is not let in for such a reason tries again for as long as a call may take.
+    // A rejected TLS client retries for as long as a call may take.
     let (connect, call) = (Duration::from_millis(200), Duration::from_millis(500));
     let impatient = EtcdTimeouts { connect, call, ..EtcdTimeouts::default() };
     for wrong in [nameless, stranger, misnamed] {

@@ -1,4 +1,4 @@
-//! Commits that travel together, and commits that fill a request by themselves.
+//! Commits that share a request, and commits that fill a request.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shardwright_store::{Commit, CommitBuilder, CommitError, Expect, Key, Store, 
 use crate::support::{create, get, key, replace, single, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commits_that_wait_together_share_a_revision_and_each_has_its_own_answer() {
+async fn waiting_commits_share_a_request_and_get_their_own_answers() {
     let (_cluster, store) = single().await;
     let start = store.commit(create("taken", "").build().unwrap()).await.unwrap();
     let tasks: Vec<_> = (0..400)
@@ -43,7 +43,7 @@ async fn commits_that_wait_together_share_a_revision_and_each_has_its_own_answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ended_session_is_named_even_among_several() {
+async fn an_ended_session_is_named_among_several() {
     let (_cluster, store) = single().await;
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -56,7 +56,7 @@ async fn an_ended_session_is_named_even_among_several() {
         });
         let refused = store.commit(commit.build().unwrap()).await;
         assert!(matches!(refused, Err(CommitError::SessionGone(id)) if id == ended), "{refused:?}");
-        // What is expected is looked at first: the session of a commit that conflicts is not.
+        // Expectations are checked first: a conflict hides the ended session.
         let conflicts = Commit::builder().guard(key("missing"), Expect::At(1.into_revision()));
         let conflicts = conflicts.put_in_session(key("b"), "", ended).build().unwrap();
         assert!(matches!(store.commit(conflicts).await, Err(CommitError::Conflict(_))));
@@ -77,7 +77,7 @@ impl IntoRevision for u64 {
     }
 }
 
-/// A commit that is all that it may be: as many of the longest keys, and as many writes.
+/// The largest commit: as many keys of maximum length, and as many writes.
 fn heaviest(name: &str, limits: &StoreLimits, expect: impl Fn(usize) -> Expect) -> CommitBuilder {
     let width = limits.key_bytes - name.len() - 1;
     let long = |number: usize| Key::from(format!("{name}/{number:0width$}"));
@@ -96,7 +96,7 @@ fn heaviest(name: &str, limits: &StoreLimits, expect: impl Fn(usize) -> Expect) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_is_all_it_may_be_passes_and_conflicts_as_a_whole() {
+async fn the_largest_commit_passes_and_conflicts_as_a_whole() {
     let (cluster, _) = single().await;
     for namespace in ["n", "a-namespace-that-is-as-long-as-they-may-be----------------------/"] {
         let namespace = &namespace[..namespace.len().min(64)];
@@ -108,12 +108,12 @@ async fn a_commit_that_is_all_it_may_be_passes_and_conflicts_as_a_whole() {
         let last = get(&store, &format!("a/{}", limits.writes - 1)).await.unwrap();
         assert_eq!(last.revision, revision);
         let Err(CommitError::Conflict(conflict)) = store.commit(commit).await else {
-            panic!("it must conflict");
+            panic!("the commit must conflict");
         };
         assert_eq!(conflict.found.len(), limits.expectations);
         assert_eq!(conflict.found[0].1.as_ref().unwrap().revision, revision);
         assert!(conflict.found[1..].iter().all(|(_, found)| found.is_none()));
-        // One byte, one expectation, one write or one byte of a key beyond.
+        // One byte, one expectation, one write or one byte of a key beyond the limits.
         let beyond = [
             StoreLimits { bytes: limits.bytes + 1, ..limits },
             StoreLimits { expectations: limits.expectations + 1, ..limits },
@@ -129,10 +129,9 @@ async fn a_commit_that_is_all_it_may_be_passes_and_conflicts_as_a_whole() {
     }
 }
 
-/// If we believed that the server takes more than it does, it would be the server that refuses,
-/// and surely without having applied anything.
+/// If the client assumed higher limits, the server itself would refuse, without applying anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_itself_refuses_what_is_beyond_the_limits() {
+async fn the_server_refuses_requests_beyond_its_limits() {
     let (cluster, honest) = single().await;
     let connect = async |limits: EtcdServerLimits| {
         let options: EtcdOptions = cluster.options().server_limits(limits);
@@ -150,9 +149,9 @@ async fn the_server_itself_refuses_what_is_beyond_the_limits() {
     assert!(get(&honest, "a/1").await.is_none() && get(&honest, "b").await.is_none());
 }
 
-/// A server that was told to take less.
+/// A server with lower limits.
 #[tokio::test(flavor = "multi_thread")]
-async fn smaller_servers_are_given_smaller_requests() {
+async fn requests_fit_the_limits_of_smaller_servers() {
     let setup = shardwright_store::testing::EtcdSetup::members(1)
         .argument("--max-txn-ops=32")
         .argument("--max-request-bytes=524288");
@@ -177,9 +176,9 @@ async fn smaller_servers_are_given_smaller_requests() {
     }
 }
 
-/// The shape of a split into many: one record is replaced, and a few hundred appear.
+/// The shape of a large split: one record is replaced, and a few hundred are created.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_record_is_replaced_by_256_groups_of_puts_at_once() {
+async fn one_commit_replaces_a_record_by_256_groups_of_puts() {
     let (_cluster, store) = single().await;
     let parent = store.commit(create("parent", "whole").build().unwrap()).await.unwrap();
     let gate = store.commit(create("gate", "open").build().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The store on etcd does what every store must do.
+//! The conformance suite on etcd.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::harness::{block_on, pause, run_together};
 
-/// An etcd that starts when it is first asked for.
+/// An etcd that starts on first use.
 #[derive(Default)]
 struct Etcd(OnceCell<EtcdCluster>);
 

@@ -1,5 +1,6 @@
-//! The store in memory, on which simulations stand, answers as a real etcd does: the same random
-//! sequences of calls on both, answer by answer. Revisions are compared by which commit they name.
+//! The store in memory, which simulations use, answers like a real etcd. Both get the same random
+//! sequences of calls, and each answer is compared. Revisions are compared by the commits that they
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,39 +22,39 @@ fn block_on<F: Future>(scenario: F) -> F::Output {
 /// Sequences in the test command; `cargo xtask prove` sets [`SEQUENCES_VARIABLE`] to more.
 const SEQUENCES: u64 = 2_000;
 const SEQUENCES_VARIABLE: &str = "SHARDWRIGHT_SEQUENCES";
-/// Sequences in which a session ends because its time is over. They all wait at the same time.
+/// Sequences in which a session expires. They all wait at the same time.
 const EXPIRING: u64 = 64;
 const CALLS: u64 = 24;
 /// A revision that no commit of a sequence has.
 const NEVER: Revision = Revision::new(1 << 40);
-/// What a revision is called that no commit made.
+/// The name of a revision that no commit made.
 const UNNAMED: u64 = u64::MAX;
 const AT_ONCE: u64 = 64;
 const KEYS: u64 = 6;
-/// Long enough that no session ends by itself.
+/// Long enough that no session expires.
 const TTL: Duration = Duration::from_secs(600);
-/// Of a session that ends by itself; long enough for the few calls until it is waited for.
+/// The TTL of a session that expires, long enough for the few calls before.
 const SHORT_TTL: Duration = Duration::from_secs(5);
-/// When that session is opened, and when its end is waited for.
+/// When that session is opened, and when its end is awaited.
 const SHORT_OPENED: u64 = 12;
 const SHORT_OVER: u64 = 18;
 
-/// A store and what its revisions and sessions are called in the common history.
+/// A store and the names of its revisions and sessions in the common history.
 struct Side<S> {
     store: S,
     prefix: String,
     revisions: BTreeMap<Revision, u64>,
     sessions: Vec<SessionId>,
     ended: BTreeSet<usize>,
-    /// The session that ends by itself, and a key elsewhere that goes with it.
+    /// The session that expires, and a key of it outside the sequence.
     short: Option<(usize, Key)>,
     next: Option<Continuation>,
 }
 
-/// Something under a key, in words that are the same for both stores.
+/// A value, in a form that is the same for both stores.
 type Seen = Option<(Vec<u8>, u64, Option<usize>)>;
 
-/// An answer, in the same words.
+/// An answer, in the same form.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Committed,
@@ -67,7 +68,7 @@ enum Answer {
     Gone,
 }
 
-/// One call, in the same words.
+/// One call, in the same form.
 #[derive(Clone, Debug)]
 enum Call {
     Commit {
@@ -82,9 +83,9 @@ enum Call {
     Open,
     Keep(usize),
     Close(usize),
-    /// A session that ends by itself soon.
+    /// Opens a session that expires soon.
     OpenShort,
-    /// Waits until it has.
+    /// Waits until it has expired.
     Expire,
 }
 
@@ -121,7 +122,7 @@ impl<S: Store> Side<S> {
 
     fn seen(&self, found: Option<&Versioned>) -> Seen {
         let found = found?;
-        // What was written before the sequence cannot be there: each has keys of its own.
+        // Each sequence has its own keys, so nothing older exists.
         let revision = self.revisions.get(&found.revision).copied().unwrap_or(UNNAMED);
         let session = found.session.map(|session| self.session(session).unwrap_or(usize::MAX));
         Some((found.value.to_vec(), revision, session))
@@ -150,13 +151,13 @@ impl<S: Store> Side<S> {
         commit.build().unwrap()
     }
 
-    /// Makes a call; `name` is what its revision is called if it gets one.
+    /// Makes a call. `name` is the name of its revision, if it gets one.
     async fn answer(&mut self, call: &Call, name: u64) -> Answer {
         match call {
             Call::Commit { expects, writes } => {
                 match self.store.commit(self.commit(expects, writes)).await {
                     Ok(revision) => {
-                        // One that changes nothing may be given a revision that has a name.
+                        // A commit that changes nothing may get a revision that already has a name.
                         self.revisions.entry(revision).or_insert(name);
                         Answer::Committed
                     }
@@ -167,7 +168,7 @@ impl<S: Store> Side<S> {
                         Answer::Conflict(found.collect())
                     }
                     Err(CommitError::SessionGone(session)) => {
-                        // Of several that have ended, a store may name any.
+                        // Of several ended sessions, a store may name any.
                         let named = self.session(session).unwrap();
                         let is_used = |put: &Put| put.session == Some(named);
                         assert!(writes.iter().filter_map(|(_, put)| put.as_ref()).any(is_used));
@@ -196,15 +197,15 @@ impl<S: Store> Side<S> {
                 Answer::Opened
             }
             Call::Keep(session) => {
-                told(self.store.keep_alive(self.sessions[*session]).await, Answer::Kept)
+                answered(self.store.keep_alive(self.sessions[*session]).await, Answer::Kept)
             }
             Call::Close(session) => {
                 self.ended.insert(*session);
                 let closed = self.store.close_session(self.sessions[*session]).await;
-                // A later commit that changes nothing may be given the revision of this end.
+                // A later commit that changes nothing may get the revision of this end.
                 let here = self.store.load(&[self.key(0)]).await.unwrap().revision;
                 self.revisions.entry(here).or_insert(UNNAMED);
-                told(closed, Answer::Ended)
+                answered(closed, Answer::Ended)
             }
             Call::OpenShort => self.open_short().await,
             Call::Expire => self.expire().await,
@@ -239,8 +240,8 @@ impl<S: Store> Side<S> {
         Answer::Ended
     }
 
-    /// What a watch told, in the same words; the ends of sessions have no name.
-    fn told(&self, set: &ChangeSet) -> (Option<u64>, BTreeMap<Key, Seen>) {
+    /// A change set of a watch, in the same form. The ends of sessions have no name.
+    fn delivered(&self, set: &ChangeSet) -> (Option<u64>, BTreeMap<Key, Seen>) {
         let changes = set.changes.iter();
         let changes = changes.map(|it| (it.key.clone(), self.seen(it.now.as_ref()))).collect();
         let name = self.revisions.get(&set.revision).filter(|name| **name != UNNAMED);
@@ -248,7 +249,7 @@ impl<S: Store> Side<S> {
     }
 }
 
-fn told(result: Result<(), SessionError>, good: Answer) -> Answer {
+fn answered(result: Result<(), SessionError>, good: Answer) -> Answer {
     match result {
         Ok(()) => good,
         Err(SessionError::Gone(_)) => Answer::Gone,
@@ -284,7 +285,7 @@ fn draw(rng: &mut Chance, sessions: usize, names: u64) -> Call {
     }
 }
 
-/// SplitMix64, so that a failing sequence can be lived through again.
+/// SplitMix64, so that a failing sequence can be replayed.
 struct Chance(u64);
 
 impl Chance {
@@ -325,14 +326,14 @@ async fn compare(seed: u64, etcd: EtcdStore, expiring: bool) {
         let (one, other) = (memory.answer(&call, name).await, etcd.answer(&call, name).await);
         assert_eq!(one, other, "sequence {seed} after {calls:#?}");
     }
-    // The last write tells when a watch has told everything.
+    // The last write marks the end of a watch.
     let put = Put { value: b"end".to_vec(), session: None };
     let end = Call::Commit { expects: Vec::new(), writes: vec![(0, Some(put))] };
     assert_eq!(memory.answer(&end, CALLS).await, etcd.answer(&end, CALLS).await);
     loop {
-        let one = memory.told(&expected.next().await.unwrap());
-        // A commit that deletes what is not there changes nothing, and etcd does not tell it.
-        let other = etcd.told(&watched.next().await.unwrap());
+        let one = memory.delivered(&expected.next().await.unwrap());
+        // A commit that deletes a missing key changes nothing, and etcd does not report it.
+        let other = etcd.delivered(&watched.next().await.unwrap());
         assert_eq!(one, other, "watch of sequence {seed} after {calls:#?}");
         if one.0 == Some(CALLS) {
             break;
@@ -364,17 +365,17 @@ fn compare_all(sequences: u64, expiring: bool) {
 }
 
 #[test]
-fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
+fn random_sequences_agree_in_memory_and_on_etcd() {
     let sequences = std::env::var(SEQUENCES_VARIABLE);
     compare_all(sequences.map_or(SEQUENCES, |number| number.parse().unwrap()), false);
 }
 
 #[test]
-fn sessions_whose_time_is_over_end_alike_in_memory_and_on_etcd() {
+fn expired_sessions_end_alike_in_memory_and_on_etcd() {
     compare_all(EXPIRING, true);
 }
 
-/// A scan that goes on, and a watch that starts, behind a compaction.
+/// A scan that continues, and a watch that starts, before a compacted revision.
 async fn behind<S: Store>(side: &mut Side<S>, compact: impl AsyncFn(Revision)) -> (bool, bool) {
     let put = |key| {
         let put = Put { value: vec![key as u8], session: None };
@@ -399,7 +400,7 @@ async fn behind<S: Store>(side: &mut Side<S>, compact: impl AsyncFn(Revision)) -
 }
 
 #[test]
-fn what_was_compacted_away_is_missed_alike_in_memory_and_on_etcd() {
+fn compaction_has_the_same_effect_in_memory_and_on_etcd() {
     block_on(async {
         let cluster = EtcdCluster::single().await.unwrap();
         let store = EtcdStore::connect(cluster.options()).await.unwrap();

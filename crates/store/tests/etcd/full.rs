@@ -1,4 +1,4 @@
-//! An etcd that has no room left.
+//! An etcd that is full.
 
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdSetup;
@@ -8,34 +8,34 @@ use crate::support::{create, get, key, replace, single, text};
 
 const QUOTA: usize = 4 << 20;
 
-/// What is known about a commit.
+/// The known outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     Applied,
     NotApplied,
     Unknown,
 }
 
-fn fate(outcome: Result<shardwright_store::Revision, CommitError>) -> Fate {
+fn outcome_of(outcome: Result<shardwright_store::Revision, CommitError>) -> Outcome {
     let full = |fault: &Fault| assert_eq!(fault.kind, FaultKind::Full, "{fault}");
     match outcome {
-        Ok(_) => Fate::Applied,
+        Ok(_) => Outcome::Applied,
         Err(CommitError::NotApplied(fault)) => {
             full(&fault);
-            Fate::NotApplied
+            Outcome::NotApplied
         }
         Err(CommitError::Unknown(fault)) => {
             full(&fault);
-            Fate::Unknown
+            Outcome::Unknown
         }
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Many write at once until there is no room, each over what it wrote before. A server at its limit
-/// says so even of what it has applied; what we say must be true of each.
+/// Many writers overwrite their keys until the server is full. A full server reports no space even
+/// for commits that it has applied. The reported outcome of each must be true.
 #[tokio::test(flavor = "multi_thread")]
-async fn when_room_runs_out_nobody_is_told_something_wrong() {
+async fn reported_outcomes_are_true_when_space_runs_out() {
     const WRITERS: usize = 24;
     let cluster = EtcdSetup::members(1).quota(QUOTA).start().await.unwrap();
     let store = EtcdStore::connect(cluster.options()).await.unwrap();
@@ -46,18 +46,21 @@ async fn when_room_runs_out_nobody_is_told_something_wrong() {
                 let name = format!("{writer}");
                 let mut last = store.commit(create(&name, "").build().unwrap()).await.unwrap();
                 let mut counts = [0; 3];
-                while counts[Fate::NotApplied as usize] == 0 {
+                while counts[Outcome::NotApplied as usize] == 0 {
                     let commit = replace(&name, last, vec![0; 4_000]).build().unwrap();
                     let outcome = store.commit(commit).await;
-                    let told = outcome.as_ref().ok().copied();
-                    let (fate, found) = (fate(outcome), get(&store, &name).await.unwrap().revision);
-                    match fate {
-                        Fate::Applied => assert_eq!(Some(found), told, "{name}: acknowledged"),
-                        Fate::NotApplied => assert_eq!(found, last, "{name}: not applied"),
-                        Fate::Unknown => assert!(found >= last),
+                    let acknowledged = outcome.as_ref().ok().copied();
+                    let (known, found) =
+                        (outcome_of(outcome), get(&store, &name).await.unwrap().revision);
+                    match known {
+                        Outcome::Applied => {
+                            assert_eq!(Some(found), acknowledged, "{name}: acknowledged")
+                        }
+                        Outcome::NotApplied => assert_eq!(found, last, "{name}: not applied"),
+                        Outcome::Unknown => assert!(found >= last),
                     }
                     last = found;
-                    counts[fate as usize] += 1;
+                    counts[known as usize] += 1;
                 }
                 counts
             })
@@ -76,7 +79,7 @@ async fn when_room_runs_out_nobody_is_told_something_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_etcd_lets_itself_be_emptied_and_then_works_again() {
+async fn a_full_etcd_accepts_deletions_and_recovers() {
     let (cluster, store) = single().await;
     let mut last = Vec::new();
     for number in 0..40 {
@@ -85,18 +88,21 @@ async fn a_full_etcd_lets_itself_be_emptied_and_then_works_again() {
     }
     let operator = cluster.operator(0).await.unwrap();
     operator.raise_no_space().await.unwrap();
-    // Alone and together, flat and in groups. What made something may have been applied, and what
-    // it made taken away again.
-    assert_eq!(fate(store.commit(create("new", "").build().unwrap()).await), Fate::Unknown);
+    // Single and batched commits, flat and in groups. A creation may have been applied and its key
+    // deleted again.
+    assert_eq!(
+        outcome_of(store.commit(create("new", "").build().unwrap()).await),
+        Outcome::Unknown
+    );
     let large =
         (0..200).fold(create("large", ""), |commit, at| commit.put(key(format!("l/{at}")), ""));
-    assert_eq!(fate(store.commit(large.build().unwrap()).await), Fate::Unknown);
+    assert_eq!(outcome_of(store.commit(large.build().unwrap()).await), Outcome::Unknown);
     let update = replace("0", last[0], "new").build().unwrap();
-    assert_eq!(fate(store.commit(update).await), Fate::NotApplied);
+    assert_eq!(outcome_of(store.commit(update).await), Outcome::NotApplied);
     let opened = store.open_session(std::time::Duration::from_secs(60)).await;
     let Err(SessionError::Store(error)) = opened else { panic!("{opened:?}") };
     assert_eq!(error.fault().kind, FaultKind::Full);
-    // Deletions pass, also in the company of what does not.
+    // Deletions pass, even in a batch with writes that do not.
     let tasks: Vec<_> = (0..40)
         .map(|number| {
             let name = format!("{number}");
@@ -111,8 +117,8 @@ async fn a_full_etcd_lets_itself_be_emptied_and_then_works_again() {
         })
         .collect();
     for (number, task) in tasks.into_iter().enumerate() {
-        let expected = if number % 2 == 0 { Fate::Applied } else { Fate::NotApplied };
-        assert_eq!(fate(task.await.unwrap()), expected, "{number}");
+        let expected = if number % 2 == 0 { Outcome::Applied } else { Outcome::NotApplied };
+        assert_eq!(outcome_of(task.await.unwrap()), expected, "{number}");
         assert_eq!(get(&store, &format!("{number}")).await.is_some(), number % 2 == 1);
     }
     let now = store.load(&[]).await.unwrap().revision;

@@ -1,4 +1,4 @@
-//! What becomes of reading when etcd forgets.
+//! Reads, scans and watches when etcd compacts its history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::support::{create, key, replace, single, soon};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
+async fn a_watch_that_missed_compacted_changes_has_a_gap() {
     let cluster = EtcdCluster::single().await.unwrap();
     let proxy = Proxy::start(cluster.address(0).unwrap()).await.unwrap();
     let short = EtcdTimeouts { silence: Duration::from_millis(200), ..EtcdTimeouts::default() };
@@ -27,7 +27,7 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
     cluster.operator(0).await.unwrap().compact(third).await.unwrap();
     proxy.set(Link::Whole);
     assert!(matches!(soon(changes.next()).await, Err(WatchError::Gap)));
-    // Reading everything anew and going on from there misses nothing.
+    // Reading everything again and watching from there misses nothing.
     let snapshot = far.load(&[key("a")]).await.unwrap();
     let mut changes = far.watch(&StoreRange::prefix(""), snapshot.revision).await.unwrap();
     let fourth = near.commit(replace("a", third, "3").build().unwrap()).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
+async fn a_watch_of_a_restored_cluster_has_a_gap() {
     let (mut cluster, store) = single().await;
     let mut last = store.commit(create("a", "0").build().unwrap()).await.unwrap();
     let mut changes = store.watch(&StoreRange::prefix(""), last).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
     }
     cluster.set_back(0).await.unwrap();
     assert!(matches!(soon(changes.next()).await, Err(WatchError::Gap)));
-    // What is read anew is of the cluster as it is now.
+    // A new read returns the present state of the cluster.
     let snapshot = store.load(&[key("a")]).await.unwrap();
     assert!(snapshot.values[0].is_none() && snapshot.revision < last);
     let mut changes = store.watch(&StoreRange::prefix(""), snapshot.revision).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() {
+async fn constant_compaction_does_not_affect_current_readers() {
     const ROUNDS: usize = 150;
     let (cluster, store) = single().await;
     let done = Arc::new(AtomicBool::new(false));
@@ -80,7 +80,7 @@ async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() 
         let commit = replace("a", last, format!("{round}"));
         last = store.commit(commit.put(key(name), "").build().unwrap()).await.unwrap();
         assert_eq!(soon(changes.next()).await.unwrap().revision, last);
-        // Three requests of one moment, which may be forgotten in between.
+        // Three requests at one revision, which may be compacted in between.
         let snapshot = store.load(&keys).await.unwrap();
         assert_eq!(snapshot.values.iter().flatten().count(), (round + 1).min(80));
         match store.scan(&StoreRange::prefix("b/"), ScanFrom::first(1_000)).await {
@@ -94,7 +94,7 @@ async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_keys_are_loaded_at_one_moment() {
+async fn many_keys_are_loaded_at_one_revision() {
     let (_cluster, store) = single().await;
     let names: Vec<String> = (0..150).map(|number| format!("{number:03}")).collect();
     let keys: Vec<_> = names.iter().map(key).collect();
@@ -139,18 +139,18 @@ async fn a_page_is_small_when_its_entries_are_large() {
         sizes.push(page.entries.len());
     }
     assert_eq!(sizes.iter().sum::<usize>(), 12);
-    // The first was asked for without knowing.
+    // The first part was requested before the size of entries was known.
     assert!(sizes.len() <= 4 && sizes[1..].iter().all(|size| *size <= 5), "{sizes:?}");
     let again = store.scan(&StoreRange::prefix(""), ScanFrom::first(1_000)).await.unwrap();
     assert!(again.entries.len() <= 5 && again.next.is_some(), "{}", again.entries.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_comes_in_fragments_comes_whole() {
+async fn a_fragmented_change_set_is_delivered_whole() {
     let (_cluster, store) = single().await;
     let start = store.load(&[]).await.unwrap().revision;
-    // Together these are a little less than one request and, with what a member adds to each
-    // change, more than one answer of a watch.
+    // Together these are slightly less than one request and, with the overhead of each change, more
+    // than one answer of a watch.
     let limits = store.limits();
     let count = limits.writes;
     let mut commit = create("first", "");
@@ -161,7 +161,7 @@ async fn a_change_that_comes_in_fragments_comes_whole() {
     let first = store.commit(commit.build().unwrap()).await.unwrap();
     let set = soon(changes.next()).await.unwrap();
     assert_eq!((set.revision, set.changes.len()), (first, count));
-    // Caught up with, several of them make an answer that no member sends in one piece.
+    // A watch from an earlier revision gets several of them in one fragmented answer.
     let mut last = first;
     for _ in 0..3 {
         let mut commit = replace("first", last, "");

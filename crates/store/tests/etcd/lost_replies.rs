@@ -1,4 +1,4 @@
-//! What is known about a write when the way to etcd fails.
+//! The outcome of a write when the connection to etcd fails.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shardwright_store::{CommitError, FaultKind, Store};
 
 use crate::support::{create, replace, soon, text};
 
-/// An etcd, a store that speaks to it through a proxy, and one that does not.
+/// An etcd, a store that connects through a proxy, and one that connects directly.
 struct Scene {
     cluster: EtcdCluster,
     proxy: Proxy,
@@ -31,7 +31,7 @@ async fn scene() -> Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_whose_answer_is_lost_is_unknown_and_happens_once() {
+async fn a_commit_with_a_lost_answer_is_unknown_and_applied_once() {
     let Scene { cluster, proxy, far, near } = scene().await;
     let first = far.commit(create("a", "before").build().unwrap()).await.unwrap();
     proxy.set(Link::Deaf);
@@ -39,20 +39,20 @@ async fn a_commit_whose_answer_is_lost_is_unknown_and_happens_once() {
     let outcome = soon(far.commit(update.clone())).await;
     let Err(CommitError::Unknown(fault)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(fault.kind, FaultKind::TimedOut);
-    assert_eq!(text(&near, "a").await.unwrap(), "after", "it was applied");
+    assert_eq!(text(&near, "a").await.unwrap(), "after", "the commit was applied");
     proxy.set(Link::Whole);
-    // The store works again, and whatever was under way before has had its chance by then.
+    // The store works again. Every request in flight before has been decided by then.
     assert_eq!(text(&far, "a").await.unwrap(), "after");
     far.commit(create("b", "").build().unwrap()).await.unwrap();
     let status = cluster.operator(0).await.unwrap().status().await.unwrap();
     assert_eq!(status.revision.get(), first.get() + 2, "something was written twice");
-    // Sent again by whoever wants to know, it conflicts with itself.
+    // If the caller sends it again, it conflicts with itself.
     let again = far.commit(update).await;
     assert!(matches!(again, Err(CommitError::Conflict(_))), "{again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_never_arrives_is_unknown_and_does_not_happen() {
+async fn a_commit_with_a_lost_request_is_unknown_and_not_applied() {
     let Scene { cluster, proxy, far, near } = scene().await;
     let first = far.commit(create("a", "before").build().unwrap()).await.unwrap();
     proxy.set(Link::Silent);
@@ -66,7 +66,7 @@ async fn a_commit_that_never_arrives_is_unknown_and_does_not_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_commits_of_a_batch_whose_answer_is_lost_are_unknown() {
+async fn a_lost_answer_makes_the_whole_batch_unknown() {
     let Scene { cluster: _cluster, proxy, far, near } = scene().await;
     far.commit(create("a", "").build().unwrap()).await.unwrap();
     proxy.set(Link::Deaf);
@@ -80,7 +80,7 @@ async fn all_commits_of_a_batch_whose_answer_is_lost_are_unknown() {
     for (number, task) in tasks.into_iter().enumerate() {
         match soon(task).await.unwrap() {
             Err(CommitError::Unknown(_)) => {}
-            // Those that had to wait until the connection was given up were never sent.
+            // Commits that waited until the connection was dropped were never sent.
             Err(CommitError::NotApplied(_)) => {
                 assert!(text(&near, &format!("b/{number}")).await.is_none());
             }
@@ -110,7 +110,7 @@ async fn without_a_connection_nothing_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_connection_is_made_again() {
+async fn a_cut_connection_is_reopened() {
     let Scene { cluster: _cluster, proxy, far, near: _ } = scene().await;
     for round in 0..5 {
         proxy.set(Link::Cut);

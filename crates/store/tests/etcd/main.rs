@@ -1,4 +1,4 @@
-//! The store on a real etcd: what only etcd can do wrong.
+//! The store on a real etcd, with failures that only etcd has.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

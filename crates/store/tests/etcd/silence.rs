@@ -1,4 +1,4 @@
-//! Streams that die without a sign.
+//! Streams that die silently.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const TIMEOUTS: EtcdTimeouts = EtcdTimeouts {
     ping: Duration::from_secs(6),
 };
 
-/// An etcd, a proxy in front of it, and a store that knows both ways and has taken the first.
+/// An etcd, a proxy in front of it, and a store with both addresses that uses the proxy first.
 async fn two_ways() -> (EtcdCluster, Proxy, EtcdStore) {
     let cluster = EtcdCluster::single().await.unwrap();
     let direct = cluster.address(0).unwrap();
@@ -28,7 +28,7 @@ async fn two_ways() -> (EtcdCluster, Proxy, EtcdStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_goes_on_over_another_connection_without_loss_or_repetition() {
+async fn a_watch_continues_over_another_connection_exactly() {
     let (cluster, proxy, watching) = two_ways().await;
     let writer = EtcdStore::connect(cluster.options()).await.unwrap();
     let mut last = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
@@ -48,13 +48,14 @@ async fn a_watch_goes_on_over_another_connection_without_loss_or_repetition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_in_which_nothing_happens_is_still_found_dead() {
+async fn an_idle_watch_detects_a_dead_connection() {
     let (cluster, proxy, watching) = two_ways().await;
     let writer = EtcdStore::connect(cluster.options()).await.unwrap();
     let first = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
     let mut changes = watching.watch(&StoreRange::prefix(""), first).await.unwrap();
     proxy.set(Link::Silent);
-    // Nothing else speaks over this connection. Silence, a question, no answer: another one.
+    // Nothing else uses this connection. A progress request without an answer leads to another
+    // connection.
     let start = Instant::now();
     let second = writer.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, second);
@@ -73,7 +74,7 @@ async fn a_session_is_kept_alive_over_another_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_nobody_answers_fails_in_time() {
+async fn a_renewal_without_an_answer_times_out() {
     let cluster = EtcdCluster::single().await.unwrap();
     let proxy = Proxy::start(cluster.address(0).unwrap()).await.unwrap();
     let options = cluster.options_through(&[proxy.address()]).timeouts(TIMEOUTS);
@@ -97,7 +98,7 @@ async fn a_renewal_that_nobody_answers_fails_in_time() {
         .collect();
     for renewal in renewals {
         let Err(SessionError::Store(error)) = soon(renewal).await.unwrap() else {
-            panic!("it must fail")
+            panic!("the renewal must fail")
         };
         let kind = error.fault().kind;
         assert!(matches!(kind, FaultKind::TimedOut | FaultKind::Unreachable), "{error}");
@@ -109,9 +110,9 @@ async fn a_renewal_that_nobody_answers_fails_in_time() {
     }
 }
 
-/// On one thread, so that all who come at once go together.
+/// On one thread, so that concurrent commits share a batch.
 #[tokio::test]
-async fn who_comes_later_does_not_wait_for_a_batch_that_nobody_answers() {
+async fn later_commits_do_not_wait_for_an_unanswered_batch() {
     let (_cluster, proxy, store) = two_ways().await;
     let put = |name: String| {
         let store = store.clone();
@@ -124,11 +125,11 @@ async fn who_comes_later_does_not_wait_for_a_batch_that_nobody_answers() {
     tokio::task::yield_now().await;
     let late = put("late".to_owned());
     soon(late).await.unwrap().unwrap();
-    assert!(stuck.iter().all(|one| !one.is_finished()), "it has waited for all the others");
+    assert!(stuck.iter().all(|one| !one.is_finished()), "the later commit waited for the batch");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_network_is_not_a_dead_one() {
+async fn a_slow_network_is_tolerated() {
     let (_cluster, proxy, store) = two_ways().await;
     proxy.set(Link::Slow(Duration::from_millis(20)));
     let first = store.commit(create("a", "").build().unwrap()).await.unwrap();

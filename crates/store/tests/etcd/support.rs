@@ -1,4 +1,4 @@
-//! What the tests have in common.
+//! Helpers of the tests.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Store, Versioned};
 use tokio::time::timeout;
 
-/// How long to wait for what is sure to come.
+/// How long to wait for an expected event.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 /// An etcd of one member and a store on it.
@@ -22,12 +22,12 @@ pub(crate) fn key(name: impl Into<String>) -> Key {
     Key::from(name.into())
 }
 
-/// Starts a commit that makes a key.
+/// Starts a commit that creates a key.
 pub(crate) fn create(name: &str, value: impl Into<bytes::Bytes>) -> CommitBuilder {
     Commit::builder().expect(key(name), Expect::Absent).put(key(name), value)
 }
 
-/// Starts a commit that replaces what is under a key.
+/// Starts a commit that replaces the value of a key.
 pub(crate) fn replace(
     name: &str,
     revision: Revision,
@@ -36,17 +36,17 @@ pub(crate) fn replace(
     Commit::builder().expect(key(name), Expect::At(revision)).put(key(name), value)
 }
 
-/// What is under a key.
+/// The value of a key, with its revision.
 pub(crate) async fn get(store: &EtcdStore, name: &str) -> Option<Versioned> {
     store.load(&[key(name)]).await.unwrap().values.remove(0)
 }
 
-/// The value under a key, as text.
+/// The value of a key, as text.
 pub(crate) async fn text(store: &EtcdStore, name: &str) -> Option<String> {
     get(store, name).await.map(|found| String::from_utf8(found.value.to_vec()).unwrap())
 }
 
-/// What comes of something that is sure to come.
+/// Awaits an event with a timeout.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(SOON, future).await.expect("it takes too long")
+    timeout(SOON, future).await.expect("the event takes too long")
 }

@@ -1,4 +1,4 @@
-//! What the harnesses of all stores share.
+//! Helpers of all harnesses.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub(crate) fn block_on<F: Future>(scenario: F) -> F::Output {
     runtime.worker_threads(4).enable_all().build().unwrap().block_on(scenario)
 }
 
-/// Waits a little.
+/// Waits briefly.
 pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(2)).await;
 }
 
-/// Runs all to their ends, each as a task of its own.
+/// Runs all tasks to their ends, each as a separate task.
 pub(crate) async fn run_together(tasks: Vec<Task>) {
     let running: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
     for task in running {

@@ -1,5 +1,4 @@
-//! The store in a folder does what every store must do: for one user, and for two that know of
-//! each other only through the folder.
+//! The conformance suite on the file store: for one user, and for two that share only the folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ impl Folder {
         Self::new(false)
     }
 
-    /// Each client opens the store anew.
+    /// Each client opens the store itself.
     fn separate() -> Self {
         Self::new(true)
     }
@@ -63,7 +62,7 @@ impl Harness for Folder {
 
     async fn pass(&self, time: Duration) {
         self.clock.advance(time);
-        self.store.look_after_sessions();
+        self.store.check_sessions();
     }
 
     async fn compact(&self, _: Revision) -> bool {

@@ -1,4 +1,4 @@
-//! What the store in a folder says to files that it cannot have written.
+//! How the file store handles files that it cannot have written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,11 +49,11 @@ fn assert_damaged(result: Result<FileStore, FileOpenError>, folder: &Path) {
             assert!(text.contains(path.to_str().unwrap()) && text.contains("restore"), "{text}");
         }
         Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it was opened"),
+        Ok(_) => panic!("the damaged store was opened"),
     }
 }
 
-/// A copy of the files, made by another process, since this one uses the store.
+/// A copy of the files, made by another process, because this one uses the store.
 fn copy_of(folder: &Path) -> TempDir {
     let copied = TempDir::new().unwrap();
     for name in ["state.db", "state.db-wal"] {
@@ -63,10 +63,10 @@ fn copy_of(folder: &Path) -> TempDir {
     copied
 }
 
-/// A part of the log was moved into the database; then the log is cut before that. The database is
-/// newer than what is left of the log, and only the digest tells.
+/// A part of the log is checkpointed, then the log is truncated before that part. The database is
+/// newer than the rest of the log, and only the digest shows it.
 #[test]
-fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
+fn a_database_newer_than_its_log_is_refused() {
     let folder = TempDir::new().unwrap();
     let options = || FileOptions { log_pages: 1_000_000, ..FileOptions::default() };
     let (mut states, mut now) = (BTreeMap::new(), Contents::new());
@@ -76,13 +76,13 @@ fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
         now.insert(name, value);
         states.insert(revision, now.clone());
     };
-    // Enough for many pages, all of them in the database.
+    // Enough for many pages, all checkpointed.
     let store = FileStore::open(folder.path(), options()).unwrap();
     (0..150).for_each(|name| write(&store, name, 0));
     drop(store);
     let store = FileStore::open(folder.path(), options()).unwrap();
     (1..60).for_each(|round| write(&store, round * 41 % 150, round));
-    // A scan that goes on keeps the log from beginning anew.
+    // A scan in progress keeps the log from restarting.
     let first = block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(1))).unwrap();
     assert!(first.next.is_some());
     (60..90).for_each(|round| write(&store, round * 41 % 150, round));
@@ -91,7 +91,7 @@ fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .unwrap();
-    assert!(moved.2 > 100 && moved.2 < moved.1, "a part was moved: {moved:?}");
+    assert!(moved.2 > 100 && moved.2 < moved.1, "a part was checkpointed: {moved:?}");
     let copied = copy_of(folder.path());
     let log = fs::read(copied.path().join("state.db-wal")).unwrap();
     let (mut refused, mut taken) = (0, 0);
@@ -114,9 +114,9 @@ fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
     assert!(refused > 5 && taken > 5, "{refused} refused, {taken} taken");
 }
 
-/// The log was lost while it was being moved into the database, page by page.
+/// The log is lost while it is checkpointed, page by page.
 #[test]
-fn a_database_whose_pages_are_of_two_moments_is_refused() {
+fn a_database_with_pages_of_two_revisions_is_refused() {
     const PAGE: usize = 4_096;
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
@@ -142,7 +142,7 @@ fn a_database_whose_pages_are_of_two_moments_is_refused() {
         fs::write(image.path().join("state.db"), mixed).unwrap();
         match open(image.path()) {
             Err(error) => assert_damaged(Err(error), image.path()),
-            // Before any page that holds something was moved.
+            // Before any page with data was checkpointed.
             Ok(store) => assert!(contents(&store).1.values().all(|value| value.starts_with('x'))),
         }
         refused += 1;
@@ -151,7 +151,7 @@ fn a_database_whose_pages_are_of_two_moments_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_by_name() {
+fn a_file_that_is_no_database_is_refused() {
     let folder = TempDir::new().unwrap();
     let noise: Vec<u8> = (0..20_000_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     fs::write(folder.path().join("state.db"), noise).unwrap();
@@ -159,17 +159,7 @@ fn a_file_that_is_no_database_is_refused_by_name() {
 }
 
 #[test]
-fn a_database_that_was_never_finished_is_made_again() {
-    let folder = TempDir::new().unwrap();
-    fs::write(folder.path().join("state.db"), b"").unwrap();
-    let store = open(folder.path()).unwrap();
-    block_on(put(&store, "a", "1")).unwrap();
-    drop(store);
-    assert_eq!(contents(&open(folder.path()).unwrap()).1["a"], "1");
-}
-
-#[test]
-fn the_database_of_another_program_is_left_alone() {
+fn the_database_of_another_program_is_not_changed() {
     let folder = TempDir::new().unwrap();
     database(folder.path()).execute_batch("CREATE TABLE theirs (a)").unwrap();
     let before = fs::read(folder.path().join("state.db")).unwrap();
@@ -189,7 +179,7 @@ fn a_newer_schema_is_refused_with_its_version() {
 }
 
 #[test]
-fn whose_database_it_is_is_asked_by_everybody_and_not_only_by_the_first() {
+fn every_user_checks_the_application_id() {
     let folder = TempDir::new().unwrap();
     let holding = open(folder.path()).unwrap();
     database(folder.path()).pragma_update(None, "user_version", 7).unwrap();
@@ -204,7 +194,7 @@ fn whose_database_it_is_is_asked_by_everybody_and_not_only_by_the_first() {
 }
 
 #[test]
-fn a_database_that_was_told_to_keep_no_log_keeps_one_again() {
+fn opening_a_database_restores_its_log() {
     let folder = TempDir::new().unwrap();
     drop(open(folder.path()).unwrap());
     let mode = |connection: &Connection| -> String {
@@ -220,7 +210,7 @@ fn a_database_that_was_told_to_keep_no_log_keeps_one_again() {
 }
 
 #[test]
-fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
+fn a_read_detects_a_changed_entry() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     block_on(put(&store, "good", "1")).unwrap();
@@ -238,7 +228,7 @@ fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
     );
     assert!(loaded[0].is_damaged && loaded[0].value.is_empty());
     assert!(!loaded[1].is_damaged && loaded[1].value == "1");
-    // A crash is followed by a look at everything.
+    // After a crash, all entries are checked.
     std::mem::forget(store);
     database(folder.path()).execute_batch("UPDATE store SET closed = 0").unwrap();
     let copied = copy_of(folder.path());
@@ -249,9 +239,9 @@ fn scan(store: &FileStore) -> Vec<(Key, Versioned)> {
     block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(5))).unwrap().entries
 }
 
-/// Changes all columns that a row has besides its key, one after the other, to what they cannot be.
+/// Changes each column of a row besides its key to an impossible value.
 #[test]
-fn a_damaged_entry_can_be_replaced_and_taken_away_whatever_of_it_is_damaged() {
+fn a_damaged_entry_can_be_replaced_and_deleted() {
     let changes = [
         "value = x'32'",
         "revision = revision + 1000",
@@ -278,7 +268,7 @@ fn a_damaged_entry_can_be_replaced_and_taken_away_whatever_of_it_is_damaged() {
 }
 
 #[test]
-fn who_meets_a_damaged_entry_is_answered_for_itself_and_those_beside_it_are_served() {
+fn damage_fails_only_the_commits_that_touch_it() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     block_on(put(&store, "bad", "1")).unwrap();
@@ -288,7 +278,7 @@ fn who_meets_a_damaged_entry_is_answered_for_itself_and_those_beside_it_are_serv
         let commit = Commit::builder().expect(Key::from(name), expect).put(Key::from(name), "");
         store.commit(commit.build().unwrap())
     };
-    // One is under way and waits for the tool; the two that come meanwhile go together.
+    // One commit waits for the tool. The two that arrive meanwhile share a batch.
     tool.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (first, refused, beside, ()) = block_on(async {
         tokio::join!(
@@ -303,9 +293,9 @@ fn who_meets_a_damaged_entry_is_answered_for_itself_and_those_beside_it_are_serv
     assert!(conflict.found[0].1.as_ref().unwrap().is_damaged);
 }
 
-/// Whatever numbers and bytes stand in the tables: an error, or something that was there.
+/// With arbitrary numbers and bytes in the tables, the result is an error or a written value.
 #[test]
-fn nothing_that_is_stored_makes_the_store_panic() {
+fn no_stored_bytes_make_the_store_panic() {
     let mut chance = Chance(9);
     let columns = [
         ("store", &["revision", "digest", "forgotten_revision", "forgotten_bytes"][..]),
@@ -334,7 +324,7 @@ fn nothing_that_is_stored_makes_the_store_panic() {
             let is_bytes = matches!(column, "key" | "value");
             let values: &[&str] = if is_bytes { &bytes } else { &numbers };
             let value = values[chance.below(values.len())];
-            // Some changes the tables themselves refuse.
+            // The tables themselves refuse some changes.
             let _refused =
                 connection.execute_batch(&format!("UPDATE {table} SET {column} = {value}"));
         }
@@ -348,7 +338,7 @@ fn nothing_that_is_stored_makes_the_store_panic() {
     }
 }
 
-/// Uses everything, and minds no error.
+/// Calls everything and ignores errors.
 async fn use_it(store: &FileStore) {
     let key = Key::from("a");
     let loaded = store.load(&[key.clone(), Key::from("mine")]).await;
@@ -368,10 +358,65 @@ async fn use_it(store: &FileStore) {
         let _any = store.keep_alive(session.id).await;
         let _any = store.close_session(session.id).await;
     }
-    store.look_after_sessions();
+    store.check_sessions();
 }
 
 fn fast() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+#[test]
+fn empty_or_missing_database_of_an_existing_store_is_damage() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    block_on(put(&store, "a", "1")).unwrap();
+    // The store is in use, so its log is not empty.
+    let copied = copy_of(folder.path());
+    drop(store);
+    for content in ["", "\0"] {
+        fs::write(folder.path().join("state.db"), content).unwrap();
+        assert_damaged(open(folder.path()), folder.path());
+    }
+    // An empty database of SQLite is no new store either.
+    fs::remove_file(folder.path().join("state.db")).unwrap();
+    database(folder.path()).execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    assert_damaged(open(folder.path()), folder.path());
+    fs::remove_file(copied.path().join("state.db")).unwrap();
+    assert_damaged(open(copied.path()), copied.path());
+}
+
+#[test]
+fn interrupted_creation_leaves_no_store() {
+    let folder = TempDir::new().unwrap();
+    for name in ["state.new", "state.new-journal"] {
+        fs::write(folder.path().join(name), "incomplete").unwrap();
+    }
+    let store = open(folder.path()).unwrap();
+    block_on(put(&store, "a", "1")).unwrap();
+    drop(store);
+    assert!(!folder.path().join("state.new").exists());
+    assert_eq!(contents(&open(folder.path()).unwrap()).1.len(), 1);
+}
+
+#[test]
+fn files_of_a_store_are_closed_to_other_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = TempDir::new().unwrap();
+    let folder = place.path().join("state");
+    let store = open(&folder).unwrap();
+    block_on(put(&store, "a", "1")).unwrap();
+    block_on(store.open_session(Duration::from_secs(5))).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("locks"))), (0o700, 0o700));
+    let mut files = 0;
+    for folder in [folder.clone(), folder.join("locks")] {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().is_file() {
+                assert_eq!(mode(&entry.path()), 0o600, "{:?}", entry.path());
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 8, "{files}");
 }

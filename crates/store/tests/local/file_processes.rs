@@ -1,4 +1,4 @@
-//! The store in a folder among other processes, and on disks that do not do what they should.
+//! The file store with several processes, and on disks that fail.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use shardwright_store::{
 };
 use tempfile::TempDir;
 
-use crate::processes::{Log, PATIENCE, PLAY, Part, Role, block_on, lines};
+use crate::processes::{Log, PLAY, Part, Role, TIMEOUT, block_on, lines};
 
 fn open(folder: &Path) -> FileStore {
     FileStore::open(folder, FileOptions::default()).unwrap()
@@ -36,7 +36,7 @@ fn is_there(store: &FileStore, name: &str) -> bool {
     snapshot.values[0].is_some()
 }
 
-/// Plays the part of a child.
+/// Runs the role of a child process.
 pub(crate) fn play(role: Role) {
     let Role { part, folder, argument, log } = role;
     match part.as_str() {
@@ -72,7 +72,7 @@ pub(crate) fn play(role: Role) {
 }
 
 #[test]
-fn processes_that_start_at_once_make_one_store() {
+fn processes_that_start_together_create_one_store() {
     for _ in 0..5 {
         let (folder, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let folder = folder.path().join("not/yet/there");
@@ -90,33 +90,33 @@ fn processes_that_start_at_once_make_one_store() {
 }
 
 #[test]
-fn a_session_ends_with_its_process_long_before_its_time() {
+fn a_session_ends_with_its_process_before_its_ttl() {
     let (folder, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let store = open(folder.path());
     let mut part = Part::start("hold a session", folder.path(), &logs.path().join("log"), 0);
     part.wait_for_lines("done", 1);
     assert!(is_there(&store, "held"));
     let mut changes = block_on(store.watch(&StoreRange::prefix("held"), now(&store))).unwrap();
-    // For as long as the process lives, whatever it does.
+    // The session lives as long as the process.
     part.pause();
-    store.look_after_sessions();
+    store.check_sessions();
     part.resume();
     assert!(is_there(&store, "held"));
     let begin = Instant::now();
     part.kill();
-    let set = block_on(async { tokio::time::timeout(PATIENCE, changes.next()).await });
+    let set = block_on(async { tokio::time::timeout(TIMEOUT, changes.next()).await });
     assert!(set.unwrap().unwrap().changes[0].now.is_none());
     assert!(begin.elapsed() < Duration::from_secs(3_600) && !is_there(&store, "held"));
 }
 
 #[test]
-fn a_session_ends_when_its_store_is_closed_or_opened_by_nobody() {
+fn a_session_ends_with_its_store() {
     let folder = TempDir::new().unwrap();
     let (owner, other) = (open(folder.path()), open(folder.path()));
     let session = block_on(owner.open_session(Duration::from_secs(3_600))).unwrap();
     block_on(owner.commit(create("held".to_owned(), 1, Some(session.id)))).unwrap();
     drop(owner);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while is_there(&other, "held") {
         assert!(Instant::now() < deadline);
     }
@@ -133,7 +133,7 @@ fn now(store: &FileStore) -> Revision {
 }
 
 #[test]
-fn a_slow_writer_gets_its_turn_among_greedy_ones() {
+fn a_slow_writer_is_not_starved() {
     let (folder, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let start = |number| {
         let log = logs.path().join(format!("{number}"));
@@ -147,7 +147,7 @@ fn a_slow_writer_gets_its_turn_among_greedy_ones() {
     for number in 0..50 {
         block_on(store.commit(create(format!("slow/{number}"), 10, None))).unwrap();
     }
-    // It has 50 turns, and the others have some as well, but not hundreds for each of ours.
+    // It gets 50 turns. The others get some as well, but not hundreds for each of these.
     let theirs = parts.iter().map(count).sum::<usize>() - before;
     assert!(theirs < 50 * 20, "the others had {theirs} turns");
     let already: Vec<_> = parts.iter().map(count).collect();
@@ -157,15 +157,15 @@ fn a_slow_writer_gets_its_turn_among_greedy_ones() {
 }
 
 #[test]
-fn waiting_for_others_is_bounded_and_stops_nobody_else() {
+fn waiting_for_other_processes_is_bounded() {
     let folder = TempDir::new().unwrap();
-    let patience = Duration::from_millis(200);
-    let options = FileOptions { patience, ..FileOptions::default() };
+    let timeout = Duration::from_millis(200);
+    let options = FileOptions { timeout, ..FileOptions::default() };
     let store = Arc::new(FileStore::open(folder.path(), options).unwrap());
     block_on(store.commit(create("before".to_owned(), 1, None))).unwrap();
     let tool = rusqlite::Connection::open(store.path()).unwrap();
     let turn = File::open(folder.path().join("locks/turn")).unwrap();
-    // Once somebody else's tool has the database, once another process of ours has the turn.
+    // First a foreign tool locks the database, then another process holds the write lock.
     for by_tool in [true, false] {
         if by_tool {
             tool.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -179,13 +179,13 @@ fn waiting_for_others_is_bounded_and_stops_nobody_else() {
                 let store = Arc::clone(&store);
                 tokio::spawn(async move {
                     let commit = create(format!("blocked/{by_tool}"), 1, None);
-                    (store.commit(commit).await, store.open_session(patience).await)
+                    (store.commit(commit).await, store.open_session(timeout).await)
                 })
             };
             let mut ticks = 0;
             while !waiting.is_finished() {
-                assert!(begin.elapsed() < PATIENCE, "it waits for ever");
-                // The one thread of this runtime is not kept.
+                assert!(begin.elapsed() < TIMEOUT, "the call waits for ever");
+                // The single thread of this runtime is not blocked.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 assert!(store.load(&[Key::from("before")]).await.unwrap().values[0].is_some());
                 ticks += 1;
@@ -193,7 +193,7 @@ fn waiting_for_others_is_bounded_and_stops_nobody_else() {
             let (commit, session) = waiting.await.unwrap();
             let Err(CommitError::NotApplied(fault)) = commit else { panic!("{commit:?}") };
             assert_eq!(fault.kind, FaultKind::Busy, "{fault}");
-            assert!(session.is_err() && begin.elapsed() >= patience && ticks > 10, "{ticks}");
+            assert!(session.is_err() && begin.elapsed() >= timeout && ticks > 10, "{ticks}");
         });
         if by_tool {
             tool.execute_batch("ROLLBACK").unwrap();
@@ -212,7 +212,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o555)).unwrap();
-    // Nobody keeps root from writing, so somebody else tries, with a program it may read.
+    // Root may write everywhere, so another user tries, with a program that it may read.
     let program = place.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let log = place.path().join("log");
@@ -229,14 +229,14 @@ fn a_folder_that_cannot_be_written_is_named() {
     assert!(refused.unwrap_err().to_string().contains(below.to_str().unwrap()));
 }
 
-/// Commits until there is no room, and then as little as that says.
+/// Commits until the disk is full, and checks what the refusal means.
 fn fill(store: &FileStore, log: &Log) {
     for number in 0..100_000 {
         match block_on(store.commit(create(format!("{number}"), 3_000, None))) {
             Ok(_) => log.line(&format!("{number}")),
             Err(CommitError::NotApplied(_)) => {
                 assert!(!is_there(store, &format!("{number}")), "{number} was not applied");
-                assert!(is_there(store, "0"), "reads go on");
+                assert!(is_there(store, "0"), "reads work");
                 let page =
                     block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(10))).unwrap();
                 assert!(!page.entries.is_empty());
@@ -245,14 +245,14 @@ fn fill(store: &FileStore, log: &Log) {
             Err(error) => panic!("{error}"),
         }
     }
-    panic!("there was room for everything");
+    panic!("the disk never became full");
 }
 
-/// A file system with little room, for as long as it lives.
+/// A small file system, unmounted on drop.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None where file systems cannot be mounted.
+    /// Returns `None` where file systems cannot be mounted.
     fn mount(place: &Path) -> Option<Self> {
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", "size=3000k", "none"]).arg(place);
@@ -268,7 +268,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_refuses_commits_and_nothing_else() {
+fn a_full_disk_fails_only_commits() {
     let (place, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let log_path = logs.path().join("log");
     let disk = SmallDisk::mount(place.path());
@@ -282,7 +282,7 @@ fn a_full_disk_refuses_commits_and_nothing_else() {
     shell.args(["-c", command]).arg(std::env::current_exe().unwrap()).args(PLAY);
     let mut plain = Command::new(std::env::current_exe().unwrap());
     plain.args(PLAY);
-    // Where no disk can be mounted, files that may not grow do as well.
+    // Without a mount, a limit of file sizes has the same effect.
     let command = if disk.is_some() { &mut plain } else { &mut shell };
     Part::spawn(command, "fill", &folder, &log_path, 0).wait();
     if disk.is_some() {
@@ -308,8 +308,8 @@ fn fill_up(ballast: &Path) {
     }
 }
 
-/// Runs the test of this name on a small disk. Who may mount none does so in a namespace of its
-/// own, in which the test begins again.
+/// Runs the named test on a small disk. Without the right to mount, the test restarts in a
+/// namespace of its own.
 fn on_a_small_disk(name: &str, test: impl FnOnce(&Path)) {
     const INSIDE: &str = "SHARDWRIGHT_STORE_TEST_INSIDE";
     let place = TempDir::new().unwrap();
@@ -323,13 +323,13 @@ fn on_a_small_disk(name: &str, test: impl FnOnce(&Path)) {
     let name = format!("file_processes::{name}");
     let output = inside.args([&name, "--exact", "--nocapture"]).env(INSIDE, "").output().unwrap();
     let text = format!("{output:?}");
-    assert!(output.status.success(), "it needs to be root, or a user namespace: {text}");
+    assert!(output.status.success(), "the test needs root or a user namespace: {text}");
     assert!(text.contains("1 passed"), "{text}");
 }
 
 #[test]
-fn a_store_on_a_full_disk_is_opened_again_and_read() {
-    on_a_small_disk("a_store_on_a_full_disk_is_opened_again_and_read", open_on_full_disk);
+fn a_store_on_a_full_disk_can_be_reopened_and_read() {
+    on_a_small_disk("a_store_on_a_full_disk_can_be_reopened_and_read", open_on_full_disk);
 }
 
 fn open_on_full_disk(place: &Path) {
@@ -339,7 +339,7 @@ fn open_on_full_disk(place: &Path) {
         let tool = rusqlite::Connection::open(folder.join("state.db")).unwrap();
         tool.query_row("SELECT closed FROM store", [], |row| row.get(0)).unwrap()
     };
-    // Once after it was closed in order, once after a crash that left a session behind.
+    // First after a clean close, then after a crash that left a session.
     for is_crashed in [false, true] {
         let store = open(&folder);
         let name = |what: &str| format!("{what}/{is_crashed}");
@@ -352,29 +352,29 @@ fn open_on_full_disk(place: &Path) {
         }
         fill_up(&ballast);
         let store = open(&folder);
-        assert!(is_there(&store, &name("before")), "reads go on");
+        assert!(is_there(&store, &name("before")), "reads work");
         let refused = block_on(store.commit(create(name("without room"), 3_000, None)));
         let Err(CommitError::NotApplied(fault)) = refused else { panic!("{refused:?}") };
         assert_eq!(fault.kind, FaultKind::Full, "{fault}");
-        // And once more, after it was closed without room.
+        // Again, after it was closed on the full disk.
         drop(store);
         let store = open(&folder);
         assert!(is_there(&store, &name("before")) && !is_there(&store, &name("without room")));
         fs::remove_file(&ballast).unwrap();
         block_on(store.commit(create(name("after"), 3_000, None))).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while is_there(&store, "held") {
-            assert!(Instant::now() < deadline, "what a dead process held stays");
+            assert!(Instant::now() < deadline, "the session of a dead process stays");
         }
-        assert!(!is_marked_closed(), "whoever writes first says that it is in use");
+        assert!(!is_marked_closed(), "the first writer marks it as in use");
         drop(store);
         assert!(is_marked_closed());
     }
 }
 
 #[test]
-fn room_that_comes_back_is_used_without_opening_again() {
-    on_a_small_disk("room_that_comes_back_is_used_without_opening_again", use_room_again);
+fn freed_disk_space_is_used_without_reopening() {
+    on_a_small_disk("freed_disk_space_is_used_without_reopening", use_room_again);
 }
 
 fn use_room_again(place: &Path) {

@@ -1,7 +1,8 @@
-//! Processes that write as fast as they can and are killed; logs that are cut and scribbled on.
+//! Processes that write as fast as they can and are killed, and logs that are truncated and
+//! overwritten.
 //!
-//! Each child writes down what it is about to commit, and what was acknowledged. Whatever happens:
-//! what was acknowledged is recovered, and what is recovered was attempted.
+//! Each child logs what it is about to commit and what was acknowledged. Always: every acknowledged
+//! commit is recovered, and every recovered commit was attempted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,18 +16,18 @@ use shardwright_store::{
 };
 use tempfile::TempDir;
 
-use crate::processes::{Chance, Log, PATIENCE, Part, Role, block_on};
+use crate::processes::{Chance, Log, Part, Role, TIMEOUT, block_on};
 
 const CHILDREN: u64 = 3;
 const TASKS: u64 = 4;
 const KEYS: u64 = 5;
 
-/// Short logs, so that they are moved into the database all the time.
+/// Short logs, so that they are checkpointed all the time.
 fn options() -> FileOptions {
     FileOptions { log_pages: 40, ..FileOptions::default() }
 }
 
-/// Plays the part of a child that writes until it is killed.
+/// Runs the role of a child that writes until it is killed.
 pub(crate) fn write(role: Role) {
     let Role { folder, argument, log, .. } = role;
     let (store, log) = (Arc::new(FileStore::open(&folder, options()).unwrap()), Arc::new(log));
@@ -41,7 +42,7 @@ pub(crate) fn write(role: Role) {
     });
 }
 
-/// Writes ever higher numbers under a few keys of its own. `argument` is the round and the child.
+/// Writes increasing numbers to a few keys of its own. `argument` is the round and the child.
 async fn write_for_ever(store: &FileStore, log: &Log, argument: u64, task: u64) {
     let (round, child) = (argument / CHILDREN, argument % CHILDREN);
     let names: Vec<String> = (0..KEYS).map(|key| format!("{child}/{task}/{key}")).collect();
@@ -51,7 +52,7 @@ async fn write_for_ever(store: &FileStore, log: &Log, argument: u64, task: u64) 
         let at = number % names.len();
         let value = round * 1_000_000_000 + u64::try_from(number).unwrap();
         let expect = found[at].as_ref().map_or(Expect::Absent, |it| Expect::At(it.revision));
-        // Some weigh more than a page.
+        // Some values are larger than a page.
         let weight = if number.is_multiple_of(17) { 9_000 } else { 60 };
         let text = format!("{value} {}", "x".repeat(weight));
         let commit = Commit::builder().expect(keys[at].clone(), expect);
@@ -70,7 +71,7 @@ async fn write_for_ever(store: &FileStore, log: &Log, argument: u64, task: u64) 
     }
 }
 
-/// What children have written down about one key, the latest last.
+/// What children have logged about one key, the latest last.
 #[derive(Clone, Default)]
 struct Story {
     attempted: BTreeSet<u64>,
@@ -118,7 +119,7 @@ impl Stories {
     }
 }
 
-/// What is in a store: by name, the value's number and its revision.
+/// The contents of a store: for each name, the number of the value and its revision.
 struct Recovered {
     revision: Revision,
     entries: BTreeMap<String, (u64, u64)>,
@@ -155,14 +156,14 @@ fn torture(place: &Path, rounds: u64, seed: u64) {
     let mut chance = Chance(seed);
     for round in 0..rounds {
         let mut children = start(folder.path(), logs.path(), round);
-        // All three are writing, and then a moment that is never the same.
+        // Waits until all three are writing, and then for a random time.
         for child in &mut children {
             child.wait_for_lines("done", 2 + chance.below(30));
         }
         while let Some(mut child) = pick(&mut children, &mut chance) {
             child.kill();
             if chance.below(3) == 0 {
-                // The others go on without it.
+                // The others continue.
                 for other in &mut children {
                     let now = other.lines().iter().filter(|line| line.starts_with("done")).count();
                     other.wait_for_lines("done", now + 3);
@@ -180,8 +181,8 @@ fn pick<T>(from: &mut Vec<T>, chance: &mut Chance) -> Option<T> {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_to_300_crashes_of_three_processes() {
-    // What a crash of a process can do does not depend on the disk; a fast one gives more crashes.
+fn acknowledged_commits_survive_300_crashes() {
+    // The effects of a process crash do not depend on the disk. A fast disk gives more crashes.
     let memory = Path::new("/dev/shm");
     let ordinary = std::env::temp_dir();
     let (fast, slow) = if memory.is_dir() { (memory, 20) } else { (ordinary.as_path(), 0) };
@@ -189,7 +190,7 @@ fn nothing_acknowledged_is_lost_to_300_crashes_of_three_processes() {
     torture(&ordinary, slow, 2);
 }
 
-/// A store as a crash would leave it, and what is known about it.
+/// A store as a crash would leave it, and its log of commits.
 struct Image {
     folder: TempDir,
     stories: Stories,
@@ -257,13 +258,13 @@ impl Image {
         fs::read(self.folder.path().join("state.db-wal")).unwrap()
     }
 
-    /// All that was acknowledged is there.
+    /// Checks that every acknowledged commit is recovered.
     fn is_whole(&self, folder: &Path, context: &str) {
         let recovered = recovered(folder).unwrap();
         self.stories.check(&recovered, Revision::new(u64::MAX), context);
     }
 
-    /// What is there is what was committed first, or the file is refused by name.
+    /// Checks that the contents are a prefix of the commits, or that the file is refused.
     fn is_prefix_or_refused(&self, folder: &Path, context: &str) -> bool {
         match recovered(folder) {
             Ok(recovered) => {
@@ -287,7 +288,7 @@ fn scribble(bytes: &mut [u8], from: usize, chance: &mut Chance) {
 }
 
 #[test]
-fn damage_behind_the_last_commit_costs_nothing() {
+fn damage_after_the_last_commit_loses_nothing() {
     for seed in 0..4 {
         let image = take_image(seed);
         let mut chance = Chance(seed);
@@ -308,7 +309,7 @@ fn damage_behind_the_last_commit_costs_nothing() {
 }
 
 #[test]
-fn damage_before_the_last_commit_leaves_what_came_first_or_is_refused() {
+fn damage_before_the_last_commit_leaves_a_prefix_or_is_refused() {
     let (mut prefixes, mut refusals) = (0, 0);
     let mut count = |taken: bool| *(if taken { &mut prefixes } else { &mut refusals }) += 1;
     for seed in 10..16 {
@@ -335,25 +336,25 @@ fn damage_before_the_last_commit_leaves_what_came_first_or_is_refused() {
         fs::remove_file(log).unwrap();
         count(image.is_prefix_or_refused(without.path(), "without the log"));
     }
-    // Both happen, or the test would show nothing.
+    // Both must occur, or the test proves nothing.
     assert!(prefixes > 20 && refusals > 20, "{prefixes} prefixes, {refusals} refusals");
 }
 
 #[test]
-fn a_process_that_stands_still_in_the_middle_lets_others_fail_in_time() {
+fn a_paused_process_makes_others_time_out() {
     let (folder, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let mut child = Part::start("write", folder.path(), &logs.path().join("child"), 0);
     child.wait_for_lines("done", 10);
-    let patience = Duration::from_millis(300);
-    let store = FileStore::open(folder.path(), FileOptions { patience, ..options() }).unwrap();
+    let timeout = Duration::from_millis(300);
+    let store = FileStore::open(folder.path(), FileOptions { timeout, ..options() }).unwrap();
     let put = |name: String| {
         let key = Key::from(name);
         let commit = Commit::builder().expect(key.clone(), Expect::Absent).put(key, "");
         block_on(store.commit(commit.build().unwrap()))
     };
-    // Where it stands differs from time to time; with luck it has the turn, or the database.
+    // It stops at a random point. Sometimes it holds the write lock or the database.
     let (mut passed, mut refused) = (0, 0);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for round in 0..40 {
         child.pause();
         let begin = Instant::now();
@@ -365,8 +366,8 @@ fn a_process_that_stands_still_in_the_middle_lets_others_fail_in_time() {
             }
             Err(error) => panic!("{error}"),
         }
-        assert!(begin.elapsed() < PATIENCE);
-        assert!(block_on(store.load(&[Key::from("0/0/0")])).is_ok(), "reads go on");
+        assert!(begin.elapsed() < TIMEOUT);
+        assert!(block_on(store.load(&[Key::from("0/0/0")])).is_ok(), "reads work");
         child.resume();
         let now = child.lines().len();
         child.wait_for_lines("", now + 5);

@@ -1,4 +1,4 @@
-//! The store in memory does what every store must do.
+//! The conformance suite on the store in memory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! No caller waits for what does not come: a batch that hangs, a caller that is not polled.
+//! No caller waits for a batch that hangs or for a caller that is not polled.
 
 use super::*;
 
@@ -16,13 +16,13 @@ fn poll(call: &mut Call) -> Poll<Result<Revision, CommitError>> {
     call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Until it has joined and has seen whether it can lead.
+/// Polls until the call has joined the queue and has tried to lead.
 fn wait(call: &mut Call) {
     assert!(poll(call).is_pending() && poll(call).is_pending());
 }
 
 #[test]
-fn a_few_do_not_wait_for_a_large_batch_that_hangs() {
+fn a_few_commits_do_not_wait_for_a_batch_that_hangs() {
     let recorder = Recorder { slots: 2, keeps: true.into(), elsewhere: true, ..Default::default() };
     let batcher = Batcher::new(Arc::new(recorder));
     let recorder = Arc::clone(batcher.engine());
@@ -41,9 +41,9 @@ fn a_few_do_not_wait_for_a_large_batch_that_hangs() {
     few.iter_mut().for_each(wait);
     assert_eq!(under_way(), [6], "two beside six that are fresh");
     let hanging = recorder.log().kept.remove(0);
-    hanging.stalls();
-    assert_eq!(under_way(), [2], "they go beside those that hang");
-    // A batch counts as under way once, however it ends.
+    hanging.report_stall();
+    assert_eq!(under_way(), [2], "they are started beside the batch that hangs");
+    // A batch counts as in flight once, however it ends.
     let mut more: Vec<_> = (10..12).map(|at| call(&batcher, at, &format!("{at}"))).collect();
     more.iter_mut().for_each(wait);
     recorder.log().kept.insert(0, hanging);
@@ -55,7 +55,7 @@ fn a_few_do_not_wait_for_a_large_batch_that_hangs() {
     assert!(calls.iter_mut().chain(&mut few).chain(&mut more).all(|one| poll(one).is_ready()));
 }
 
-/// Decides elsewhere, and in no time; in the first start, something else happens first.
+/// Decides elsewhere, at once. The first start runs a hook before it.
 struct Quick {
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -82,9 +82,9 @@ impl BatchEngine for Quick {
 }
 
 #[test]
-fn a_leader_does_not_leave_the_rest_to_somebody_who_may_never_be_polled() {
+fn a_leader_starts_everything_before_it_returns() {
     let batcher = Batcher::new(Arc::new(Quick { meanwhile: Mutex::default() }));
-    // No two go together.
+    // All commits conflict.
     let [mut leader, lost, waiting] = [0, 1, 2].map(|number| call(&batcher, number, "shared"));
     let behind = Arc::new(Mutex::new([lost, waiting]));
     let come = Arc::clone(&behind);
@@ -92,5 +92,5 @@ fn a_leader_does_not_leave_the_rest_to_somebody_who_may_never_be_polled() {
         Some(Box::new(move || come.lock().unwrap().iter_mut().for_each(wait)));
     assert!(poll(&mut leader).is_ready());
     let [_lost, waiting] = &mut *behind.lock().unwrap();
-    assert!(poll(waiting).is_ready(), "the one before it is not polled any more");
+    assert!(poll(waiting).is_ready(), "the caller before it is no longer polled");
 }

@@ -1,8 +1,8 @@
 //! The commits of one request, in groups.
 //!
-//! Commits that expect the same thing first are a group of their own, if they are enough, and what
-//! they share is compared once. The rest are groups without anything in common. A group is a list
-//! inside the request's list, so that a request can hold more commits than a list.
+//! Commits with the same first expectation form a group, if there are enough of them, and the group
+//! compares it once. The other commits form groups without a shared expectation. A group is a list
+//! inside the list of the request, so a request holds more commits than one list.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,30 @@ use super::super::wire::{TxnRequest, TxnResponse};
 use super::{compare, flat, nested, transaction};
 use crate::commit::{Commit, Expectation};
 
-/// Fewest commits that get a group for what they share. It bounds how many groups there can be.
+/// The fewest commits that form a group with a shared expectation. It bounds the number of groups.
 const SHARING_MIN: usize = 8;
 
 /// Some commits of a request.
 pub(super) struct Group<'c> {
-    /// What is compared once for all of them, the first thing that each expects.
+    /// The shared first expectation, compared once.
     shared: Option<&'c Expectation>,
     members: Vec<Member<'c>>,
 }
 
-/// A commit and its place among all of the request.
+/// A commit and its index in the request.
 type Member<'c> = (usize, &'c Commit);
 
-/// Most commits of a group in a request to a server that takes lists of so many operations.
+/// The largest number of commits in a group, for a server with lists of this many operations.
 pub(super) const fn members_max(operations: usize) -> usize {
     operations / 2
 }
 
-/// The most groups that so many commits can become, whatever they share.
+/// The largest number of groups that this many commits can form.
 pub(super) const fn groups_max(commits: usize, operations: usize) -> usize {
     commits / SHARING_MIN + commits / members_max(operations) + 1
 }
 
-/// Puts together what is decided together.
+/// Groups the commits of a request.
 pub(super) fn groups<'c>(commits: &[&'c Commit], operations: usize) -> Vec<Group<'c>> {
     let (mut groups, mut others) = (Vec::new(), Vec::new());
     let mut add = |shared, members: Vec<Member<'c>>| {
@@ -52,13 +52,13 @@ pub(super) fn groups<'c>(commits: &[&'c Commit], operations: usize) -> Vec<Group
     groups
 }
 
-/// The commits by what they expect first.
+/// The commits by their first expectation.
 fn by_first<'c>(commits: &[&'c Commit]) -> Vec<(Option<&'c Expectation>, Vec<Member<'c>>)> {
     let mut sharing: Vec<(Option<&'c Expectation>, Vec<Member<'c>>)> = Vec::new();
     let (mut known, mut place) = (HashMap::new(), 0);
     for member in commits.iter().copied().enumerate() {
         let first = member.1.expectations().first();
-        // Mostly the same as that of the commit before.
+        // Mostly the same as for the previous commit.
         if sharing.get(place).is_none_or(|(shared, _)| *shared != first) {
             place = *known.entry(first).or_insert(sharing.len());
         }
@@ -83,7 +83,7 @@ impl Group<'_> {
         }
     }
 
-    /// Which of the members were applied; none if the answer is not one to our request.
+    /// Which of the members were applied, or `None` if the answer does not match the request.
     pub(super) fn applied(&self, answer: TxnResponse) -> Option<Vec<usize>> {
         if !answer.succeeded {
             return Some(Vec::new());

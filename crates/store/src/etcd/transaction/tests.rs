@@ -12,7 +12,7 @@ fn composer(prefix: usize) -> Composer {
     Composer { budget: RequestBudget::new(&SERVER, &namespace), namespace }
 }
 
-/// The costliest way to make up a commit: all keys are as long as they may be.
+/// The largest commit: all keys have the maximum length.
 fn heaviest(limits: &StoreLimits, bytes: usize) -> Commit {
     let key = |number: usize| Key::from(format!("{number:0width$}", width = limits.key_bytes));
     let short = |number: usize| Key::from(format!("{number}"));
@@ -30,7 +30,7 @@ fn heaviest(limits: &StoreLimits, bytes: usize) -> Commit {
     builder.put_in_session(key(0), vec![0; left - limits.key_bytes], session).build().unwrap()
 }
 
-/// How a server counts: the longest list of a transaction, and what is left for those inside.
+/// Counts like a server: the longest list of a transaction, and then the lists inside it.
 fn passes(txn: &TxnRequest, left: usize) -> bool {
     let longest = txn.compare.len().max(txn.success.len()).max(txn.failure.len());
     let inner = txn.success.iter().chain(&txn.failure).filter_map(|one| match &one.request {
@@ -41,7 +41,7 @@ fn passes(txn: &TxnRequest, left: usize) -> bool {
 }
 
 #[test]
-fn whatever_is_within_the_limits_fits_into_a_request() {
+fn every_commit_within_the_limits_fits_into_a_request() {
     for prefix in [1, 12, 64] {
         let composer = composer(prefix);
         let limits = composer.budget.limits();
@@ -50,10 +50,10 @@ fn whatever_is_within_the_limits_fits_into_a_request() {
         assert_eq!(commit.bytes(), limits.bytes);
         let request = composer.request(&[&commit]);
         assert!(passes(&request, SERVER.operations), "prefix {prefix}");
-        // A server adds a header with the name of a user.
+        // The server adds a header with the name of a user.
         let size = request.encoded_len() + 256;
         assert!(size <= SERVER.bytes, "prefix {prefix}: {size}");
-        assert!(SERVER.bytes - size < 25_000, "prefix {prefix}: {size} leaves much unused");
+        assert!(SERVER.bytes - size < 25_000, "prefix {prefix}: {size} is far below the limit");
     }
 }
 
@@ -78,7 +78,7 @@ fn small(number: usize, operations: usize) -> Commit {
     builder.build().unwrap()
 }
 
-/// One that looks at the gate of a run before anything else.
+/// A commit that first expects the gate of a run.
 fn gated(gate: &str, number: usize, operations: usize) -> Commit {
     let gate = Key::from(gate.to_owned());
     let guarded = Commit::builder().guard(gate, Expect::At(Revision::new(3)));
@@ -101,18 +101,18 @@ fn size(commits: &[Commit]) -> BatchSize {
     size
 }
 
-/// The most commits of so many operations each that fit.
+/// The largest number of commits of this many operations that fit.
 fn most(budget: &RequestBudget, operations: usize) -> usize {
     let size = |commits| BatchSize { commits, longest: operations, ..BatchSize::default() };
     (2..).take_while(|commits| budget.fits(&size(*commits))).last().unwrap()
 }
 
 #[test]
-fn a_batch_that_fits_passes_however_its_commits_go_together() {
+fn a_batch_that_fits_passes_whatever_its_groups() {
     let composer = composer(12);
     for operations in [1, 3, 13, 14, 64, 100] {
         let most = most(&composer.budget, operations);
-        // So many look at each gate; at the last of them, no other does.
+        // This many expect each gate, and the last commit expects its own.
         for company in [most, 100, 64, 8, 7, 3, 1] {
             let commit = |number: usize| {
                 let gate = format!("gate/{}", number / company);
@@ -126,7 +126,7 @@ fn a_batch_that_fits_passes_however_its_commits_go_together() {
             assert!(composer.budget.fits(&size(&commits[..most])), "{most} of {operations}");
             assert!(!composer.budget.fits(&size(&commits)), "{most} of {operations} and one");
             let all: Vec<&Commit> = commits.iter().take(most).collect();
-            for request in [composer.request(&all), composer.inquiry(&all)] {
+            for request in [composer.request(&all), composer.outcome_check(&all)] {
                 assert!(passes(&request, SERVER.operations), "{most} of {operations}, {company}");
                 assert!(request.encoded_len() <= SERVER.bytes);
             }
@@ -135,7 +135,7 @@ fn a_batch_that_fits_passes_however_its_commits_go_together() {
 }
 
 #[test]
-fn a_request_has_room_for_more_commits_than_a_list_has_for_operations() {
+fn a_request_holds_more_commits_than_one_list() {
     let budget = composer(12).budget;
     assert!(most(&budget, 3) > 400, "{}", most(&budget, 3));
     assert!(most(&budget, 16) > 256, "{}", most(&budget, 16));
@@ -150,7 +150,7 @@ fn inner(operation: &RequestOp) -> &TxnRequest {
 }
 
 #[test]
-fn what_many_expect_first_is_compared_once_and_nothing_is_read() {
+fn a_shared_expectation_is_compared_once_without_reads() {
     let composer = composer(12);
     let commits: Vec<Commit> = (0..100).map(|number| gated("gate", number, 3)).collect();
     let commits: Vec<&Commit> = commits.iter().collect();
@@ -161,7 +161,7 @@ fn what_many_expect_first_is_compared_once_and_nothing_is_read() {
     for commit in groups.iter().flat_map(|group| group.success.iter().map(inner)) {
         assert_eq!(lists(&commit), (2, 3, 0));
     }
-    // A few are not worth a list.
+    // A few commits do not form a group.
     let request = composer.request(&commits[..7]);
     let groups: Vec<&TxnRequest> = request.success.iter().map(inner).collect();
     assert_eq!(groups.iter().map(lists).collect::<Vec<_>>(), [(0, 7, 0)]);
@@ -179,14 +179,14 @@ fn answered(succeeded: bool, inner: Vec<TxnResponse>) -> TxnResponse {
 #[test]
 fn each_commit_of_a_group_gets_its_own_answer() {
     let composer = composer(12);
-    // Eight look at the first gate, eight at the second, which has changed, and two at others.
+    // Eight expect the first gate, eight the second, which has changed, and two expect others.
     let gates = ["one", "two", "one", "two"];
     let mut commits = vec![small(100, 1)];
     commits.extend((0..16).map(|number| gated(gates[number % 4], number, 2)));
     commits.push(small(101, 1));
     let commits: Vec<&Commit> = commits.iter().collect();
     let decided = |succeeded| answered(succeeded, Vec::new());
-    // The third of the first gate conflicts, and the last of all.
+    // The third commit of the first gate conflicts, and the last one of all.
     let one = answered(true, (0..8).map(|member| decided(member != 2)).collect());
     let others = answered(true, vec![decided(true), decided(false)]);
     let answer = answered(true, vec![one.clone(), decided(false), others.clone()]);
@@ -195,7 +195,7 @@ fn each_commit_of_a_group_gets_its_own_answer() {
     expected.extend((0..16).map(|number| applied.filter(|_| number % 2 == 0 && number != 4)));
     expected.push(None);
     assert_eq!(composer.decisions(&commits, answer), Some(expected));
-    // An answer that does not fit the question decides nothing.
+    // A mismatched answer decides nothing.
     let short = answered(true, vec![one.clone(), others.clone()]);
     assert_eq!(composer.decisions(&commits, short), None);
     let mixed = answered(true, vec![others, decided(false), one]);
@@ -203,7 +203,7 @@ fn each_commit_of_a_group_gets_its_own_answer() {
 }
 
 #[test]
-fn an_inquiry_tells_of_each_commit_in_its_place() {
+fn an_outcome_check_reports_each_commit_in_order() {
     let decided = |succeeded| answered(succeeded, Vec::new());
     let groups = [vec![true, false, true], vec![false, true]];
     let answer = groups.iter().map(|one| one.iter().copied().map(decided).collect());
@@ -212,7 +212,7 @@ fn an_inquiry_tells_of_each_commit_in_its_place() {
 }
 
 #[test]
-fn a_batch_never_has_more_bytes_than_a_server_takes() {
+fn a_batch_never_exceeds_the_request_size() {
     let composer = composer(64);
     let heavy = |number: usize| {
         let key = |at: usize| Key::from(format!("{number:04}{at:01020}"));
@@ -239,7 +239,7 @@ fn a_batch_never_has_more_bytes_than_a_server_takes() {
 }
 
 #[test]
-fn what_goes_together_costs_something_unless_it_only_takes_away() {
+fn a_request_has_a_price_unless_it_only_deletes() {
     let composer = composer(12);
     let puts = small(1, 1);
     let other = small(2, 1);
@@ -256,7 +256,7 @@ fn what_goes_together_costs_something_unless_it_only_takes_away() {
     let larger = (0..200).fold(Commit::builder().guard(Key::from("g"), Expect::Absent), |b, at| {
         b.put(Key::from(format!("{at}")), "")
     });
-    // Alone and small enough, it puts by itself.
+    // A small single commit has a put at its top level.
     let puts = |txn: &TxnRequest| {
         txn.success.iter().all(|one| matches!(one.request, Some(Request::RequestPut(_))))
     };
@@ -265,7 +265,7 @@ fn what_goes_together_costs_something_unless_it_only_takes_away() {
 }
 
 #[test]
-fn nothing_was_ever_written_at_revision_zero() {
+fn revision_zero_never_matches_a_key() {
     let namespace = Namespace::new(Bytes::from_static(b"n"));
     let number = |expect| {
         let key = Key::from("a");
@@ -277,7 +277,7 @@ fn nothing_was_ever_written_at_revision_zero() {
 }
 
 #[test]
-fn what_a_commit_makes_untrue_tells_whether_it_was_applied() {
+fn replaced_expectations_show_whether_a_commit_was_applied() {
     let key = |name: &'static str| Key::from(name);
     let at = Expect::At(Revision::new(5));
     let commit = Commit::builder()

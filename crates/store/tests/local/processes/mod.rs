@@ -1,7 +1,7 @@
-//! Processes for tests: the test program itself, started again to play one part.
+//! Child processes for tests: the test program itself, started in a role.
 //!
-//! The parts are played by the test `part` of this module, which does nothing unless it was
-//! started by [`Part::start`].
+//! The test `part` of this module runs the roles. It does nothing unless it was started by
+//! [`Part::start`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for an expected event.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Arguments with which this program plays a part.
+/// The arguments with which this program runs a role.
 pub(crate) const PLAY: [&str; 3] = ["processes::part", "--exact", "--nocapture"];
 
 const PART: &str = "SHARDWRIGHT_STORE_TEST_PART";
@@ -21,7 +21,7 @@ const FOLDER: &str = "SHARDWRIGHT_STORE_TEST_FOLDER";
 const LOG: &str = "SHARDWRIGHT_STORE_TEST_LOG";
 const ARGUMENT: &str = "SHARDWRIGHT_STORE_TEST_ARGUMENT";
 
-/// What a child was started for.
+/// The role of a child process.
 pub(crate) struct Role {
     pub(crate) part: String,
     pub(crate) folder: PathBuf,
@@ -49,7 +49,7 @@ fn part() {
     }
 }
 
-/// Lines that outlive the process that writes them.
+/// A log that survives the process that writes it.
 pub(crate) struct Log(File);
 
 impl Log {
@@ -57,13 +57,13 @@ impl Log {
         Self(OpenOptions::new().create(true).append(true).open(path).unwrap())
     }
 
-    /// Writes a line in one go.
+    /// Writes a line with one system call.
     pub(crate) fn line(&self, line: &str) {
         (&self.0).write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 }
 
-/// A child that plays a part. It is killed when it is dropped.
+/// A child process in a role. It is killed on drop.
 pub(crate) struct Part {
     child: Child,
     log: PathBuf,
@@ -77,7 +77,7 @@ impl Part {
         Self::spawn(Command::new(program).args(PLAY), part, folder, log, argument)
     }
 
-    /// Starts a child by way of a command that ends in running this program.
+    /// Starts a child through a command that runs this program.
     pub(crate) fn spawn(
         command: &mut Command,
         part: &str,
@@ -103,9 +103,9 @@ impl Part {
         lines(&self.log)
     }
 
-    /// Waits until the log has this many lines that begin so.
+    /// Waits until the log has this many lines with the prefix.
     pub(crate) fn wait_for_lines(&mut self, beginning: &str, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let found = self.lines().iter().filter(|line| line.starts_with(beginning)).count();
             if found >= count {
@@ -117,30 +117,30 @@ impl Part {
         }
     }
 
-    /// Waits until it has ended well.
+    /// Waits until it has ended successfully.
     pub(crate) fn wait(&mut self) {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "a child failed: {}", self.errors());
     }
 
-    /// Stops it where it is, without its knowledge.
+    /// Pauses it with SIGSTOP.
     pub(crate) fn pause(&mut self) {
         self.signal(rustix::process::Signal::STOP);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let path = format!("/proc/{}/stat", self.child.id());
-        // All its threads stand still when the process does.
+        // All threads are stopped when the process is.
         while !fs::read_to_string(&path).unwrap().contains(") T ") {
             assert!(Instant::now() < deadline, "a child does not stop");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) fn resume(&mut self) {
         self.signal(rustix::process::Signal::CONT);
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills it, like a crash.
     pub(crate) fn kill(&mut self) {
         self.assert_alive();
         self.child.kill().unwrap();
@@ -165,13 +165,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may have ended long ago.
+        // It may have ended already.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
     }
 }
 
-/// The whole lines of a log. The last one may have been cut off by a crash.
+/// The complete lines of a log. A crash may have truncated the last one.
 pub(crate) fn lines(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -184,7 +184,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-/// Numbers that look random and are the same every time.
+/// Reproducible pseudo-random numbers.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
