@@ -1,37 +1,39 @@
-//! The time that leases are judged by.
+//! The logical clock that leases expire by.
 //!
-//! It is the calendar's as long as that behaves, and it never goes back. While the calendar is
-//! behind by no more than an interval, time stands still and waits for it. If the calendar is
-//! behind by more, it was set back: time goes on at half the pace of the clock that does not jump,
-//! so that leases still end and the calendar can catch up.
+//! It follows the wall clock and never goes back. While the wall clock is behind by at most an
+//! interval, logical time stands still. If the wall clock is behind by more, it was set back.
+//! Logical time then runs at half the rate of the monotonic clock, so that leases still expire and
+//! the wall clock can catch up.
 //!
-//! That holds over a restart, because no time is told that is later than a mark in the store
-//! allows, and whoever starts begins at the mark. A mark reaches an interval beyond the calendar,
-//! or is the very time that is told, whichever is later. So whoever starts is at most an interval
-//! ahead of its calendar or of those who run already, and starts add up to nothing.
+//! This holds across restarts. The clock returns no time later than a mark in the store, and a
+//! starting clock begins at the mark. A mark is an interval ahead of the wall clock, or the
+//! returned time if that is later. So a starting clock is at most an interval ahead of its wall
+//! clock or of the running clocks, and repeated starts do not add up.
 //!
-//! Whoever changes something asks for the time first. So what has to be compared before anything is
-//! changed is compared by the mark, and whoever starts stores one before it tells a time.
+//! Every operation that changes something reads the clock first. So a comparison that must precede
+//! every change is made by the mark, and a starting clock stores a mark before it returns a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
-use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store, Versioned};
+use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Versioned};
 
 use crate::codec::{ClockMarkRecord, Record};
 use crate::fault;
 use crate::floor::FenceFloor;
+use crate::listing;
 use crate::single_flight::SingleFlight;
 use crate::transact::{self, Driver, Settled, Tries};
+use crate::{Operation, operation};
 
-const OPERATION: &str = "clock.mark";
+const OPERATION: Operation = operation!("clock");
 
-/// How often a mark is tried to be stored.
-const MARKS: usize = 16;
+/// Attempts to store a mark.
+const MARK_RETRIES: usize = 16;
 
-/// In how many strides time that is ahead of the calendar makes an interval.
-const STRIDES_PER_INTERVAL: u64 = 4;
+/// Steps per interval of a clock that is ahead of the wall clock.
+const STEPS_PER_INTERVAL: u64 = 4;
 
 /// The clock of one coordinator.
 pub struct EngineClock {
@@ -39,64 +41,64 @@ pub struct EngineClock {
     interval_ms: u64,
     state: Mutex<State>,
     floor: FenceFloor,
-    /// One at a time stores a mark; the others find it stored.
+    /// One caller stores a mark for all that wait.
     marking: SingleFlight,
 }
 
-/// Follows the calendar and never goes back.
+/// Follows the wall clock and never goes back.
 #[derive(Clone, Copy, Debug)]
 struct ClockRate {
-    told: LogicalTime,
+    returned: LogicalTime,
     interval_ms: u64,
-    /// Since when `told` is what is told, on the clock that does not jump.
-    stands_since: Duration,
+    /// When `returned` last changed, on the monotonic clock.
+    unchanged_since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    pace: ClockRate,
-    /// No later time may be told before a new mark is stored.
+    rate: ClockRate,
+    /// The latest time that the stored mark allows.
     allowed_until: LogicalTime,
     mark_at: Option<Revision>,
 }
 
 impl ClockRate {
-    /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
-    /// the interval.
+    /// Returns no time before `earliest`, and waits for a wall clock that is behind by at most the
+    /// interval.
     fn new(env: &dyn Env, earliest: LogicalTime, interval_ms: u64) -> Self {
-        Self { told: earliest, interval_ms, stands_since: env.monotonic() }
+        Self { returned: earliest, interval_ms, unchanged_since: env.monotonic() }
     }
 
-    /// What time it is.
+    /// Returns the time.
     fn read(&mut self, env: &dyn Env) -> LogicalTime {
         let (wall, monotonic) = (env.wall_clock(), env.monotonic());
-        if self.told.millis_since(wall) <= self.interval_ms {
-            self.told = self.told.max(wall);
-            self.stands_since = monotonic;
-            return self.told;
+        if self.returned.millis_since(wall) <= self.interval_ms {
+            self.returned = self.returned.max(wall);
+            self.unchanged_since = monotonic;
+            return self.returned;
         }
-        // Whole strides only: a time that is told exactly at its mark gives those who start
-        // nothing to be ahead by. What is left of a stride counts for the next one.
-        let stride_ms = (self.interval_ms / STRIDES_PER_INTERVAL).max(1);
-        let stands_ms = monotonic.saturating_sub(self.stands_since).as_millis();
-        let strides = u64::try_from(stands_ms).unwrap_or(u64::MAX) / stride_ms / 2;
-        let gone_ms = strides.saturating_mul(stride_ms);
-        self.told = self.told.saturating_add(gone_ms);
-        let passed = Duration::from_millis(gone_ms.saturating_mul(2));
-        self.stands_since = self.stands_since.saturating_add(passed);
-        self.told
+        // Whole steps only: a clock that starts at a mark equal to the returned time is not ahead.
+        // The rest of a step counts toward the next one.
+        let step_ms = (self.interval_ms / STEPS_PER_INTERVAL).max(1);
+        let unchanged_ms = monotonic.saturating_sub(self.unchanged_since).as_millis();
+        let steps = u64::try_from(unchanged_ms).unwrap_or(u64::MAX) / step_ms / 2;
+        let elapsed_ms = steps.saturating_mul(step_ms);
+        self.returned = self.returned.saturating_add(elapsed_ms);
+        let passed = Duration::from_millis(elapsed_ms.saturating_mul(2));
+        self.unchanged_since = self.unchanged_since.saturating_add(passed);
+        self.returned
     }
 
-    /// Tells no earlier time from now on.
-    fn begin_at(&mut self, env: &dyn Env, earliest: LogicalTime) {
-        if self.told < earliest {
-            (self.told, self.stands_since) = (earliest, env.monotonic());
+    /// Returns no earlier time from now on.
+    fn raise_to(&mut self, env: &dyn Env, earliest: LogicalTime) {
+        if self.returned < earliest {
+            (self.returned, self.unchanged_since) = (earliest, env.monotonic());
         }
     }
 }
 
 impl EngineClock {
-    /// Goes on from a mark that was found in the store.
+    /// Continues from a stored mark.
     pub fn new(
         env: &dyn Env,
         key: Key,
@@ -106,45 +108,46 @@ impl EngineClock {
     ) -> Self {
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
-            pace: ClockRate::new(env, allowed_until, interval_ms),
+            rate: ClockRate::new(env, allowed_until, interval_ms),
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };
         Self { key, interval_ms, state: Mutex::new(state), floor, marking: SingleFlight::default() }
     }
 
-    /// No fence below this one is granted or accepted.
+    /// The lowest valid fence.
     pub fn fence_floor(&self) -> FenceEpoch {
         self.floor.get()
     }
 
-    /// What time it is.
+    /// Returns the time.
     pub async fn now(&self, store: &AnyStore, env: &dyn Env) -> Result<LogicalTime, InfraError> {
         self.marking.get(|| self.allowed(env), self.mark_until_allowed(store, env)).await
     }
 
-    /// What time it is, for whoever only looks. Where no mark can be stored, it is the latest time
-    /// that may be told without one.
+    /// The time for an operation that changes nothing. If no mark can be stored, it is the latest
+    /// time that the last mark allows.
     pub async fn now_at_most(&self, store: &AnyStore, env: &dyn Env) -> LogicalTime {
-        // Nobody who only looks waits for what has just failed.
-        if !self.marking.is_trying_in_vain()
+        // A read does not wait for a retry of a failed mark.
+        if !self.marking.is_retrying()
             && let Ok(now) = self.now(store, env).await
         {
             return now;
         }
-        // Others may have stored one; if that cannot be read, neither can what is looked for.
-        let _unread = self.look(store, env).await;
+        // Another process may have stored a mark. If the store cannot be read, the operation's own
+        // read fails too.
+        let _unread = self.load_mark(store, env).await;
         self.read(env).min(self.state().allowed_until)
     }
 
-    /// What time it is, if it may be told.
+    /// The time, if the mark allows it.
     fn allowed(&self, env: &dyn Env) -> Option<LogicalTime> {
         let now = self.read(env);
-        (self.floor.is_sure() && now <= self.state().allowed_until).then_some(now)
+        (self.floor.is_confirmed() && now <= self.state().allowed_until).then_some(now)
     }
 
     fn read(&self, env: &dyn Env) -> LogicalTime {
-        self.lock().pace.read(env)
+        self.lock().rate.read(env)
     }
 
     async fn mark_until_allowed(
@@ -152,8 +155,8 @@ impl EngineClock {
         store: &AnyStore,
         env: &dyn Env,
     ) -> Result<LogicalTime, InfraError> {
-        // Retry loop: one caller marks for all that wait, and a mark may lie behind by then.
-        for _ in 0..MARKS {
+        // Retry loop: one caller marks for all that wait, and the mark may be outdated by then.
+        for _ in 0..MARK_RETRIES {
             self.mark(store, env).await?;
             if let Some(now) = self.allowed(env) {
                 return Ok(now);
@@ -162,12 +165,12 @@ impl EngineClock {
         Err(fault::contention(OPERATION))
     }
 
-    /// Stores a mark that allows the present, or finds one that somebody else has stored.
+    /// Stores a mark that allows the current time, or adopts another process's mark.
     async fn mark(&self, store: &AnyStore, env: &dyn Env) -> Result<(), InfraError> {
         let State { mark_at: known, allowed_until, .. } = self.state();
         let by_calendar = env.wall_clock().saturating_add(self.interval_ms);
         let now = self.read(env);
-        // What others may have told stays allowed.
+        // Times that other processes may have returned stay allowed.
         let reserved_until = by_calendar.max(now).max(allowed_until);
         let mark = ClockMarkRecord { reserved_until };
         let commit = Commit::builder()
@@ -189,21 +192,20 @@ impl EngineClock {
                 self.floor.learn(under(self.floor.key()), OPERATION)?;
                 self.allow_found(env, under(&self.key))
             }
-            // Whoever waits for the time has done nothing yet, and nothing is unknown to them.
-            Err(InfraError::Unknown { .. }) => self.look(store, env).await,
+            // The operation has changed nothing yet, so its own outcome is not unknown.
+            Err(InfraError::Unknown { .. }) => self.load_mark(store, env).await,
             Ok(settled) => Err(settled.into_failure(OPERATION)),
             Err(error) => Err(error),
         }
     }
 
-    /// Goes by the mark that is stored.
-    async fn look(&self, store: &AnyStore, env: &dyn Env) -> Result<(), InfraError> {
-        let loaded = store.load(std::slice::from_ref(&self.key)).await;
-        let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        self.allow_found(env, loaded.values.first().and_then(Option::as_ref))
+    /// Adopts the stored mark.
+    async fn load_mark(&self, store: &AnyStore, env: &dyn Env) -> Result<(), InfraError> {
+        let (found, _) = listing::load_one(store, &self.key, OPERATION).await?;
+        self.allow_found(env, found.as_ref())
     }
 
-    /// Goes by a mark that was found.
+    /// Adopts a mark that was read.
     fn allow_found(&self, env: &dyn Env, found: Option<&Versioned>) -> Result<(), InfraError> {
         let (mark, at) = match found {
             Some(found) => {
@@ -217,15 +219,14 @@ impl EngineClock {
         Ok(())
     }
 
-    /// Whoever has a mark that lies further ahead than ours ever would tells such times. Leases
-    /// that they grant and those that we grant are to be judged by about the same time, so we
-    /// follow.
+    /// Adopts a mark, and follows clocks that are further ahead: leases that all processes grant
+    /// must expire by about the same time.
     fn allow(&self, env: &dyn Env, mark: ClockMarkRecord, at: Option<Revision>) {
         let mut state = self.lock();
         state.allowed_until = state.allowed_until.max(mark.reserved_until);
         state.mark_at = at;
-        let told_elsewhere = mark.reserved_until.as_millis().saturating_sub(self.interval_ms);
-        state.pace.begin_at(env, LogicalTime::from_millis(told_elsewhere));
+        let others_returned = mark.reserved_until.as_millis().saturating_sub(self.interval_ms);
+        state.rate.raise_to(env, LogicalTime::from_millis(others_returned));
     }
 
     fn state(&self) -> State {
@@ -233,7 +234,6 @@ impl EngineClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // What is inside is whole after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

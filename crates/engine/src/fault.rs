@@ -1,12 +1,17 @@
-//! Failures of a store, as callers of a protocol know them.
+//! Failures of a store, converted to the errors of a protocol.
 
 use shardwright_contracts::InfraError;
 use shardwright_store::{CommitError, ScanError, SessionError, StoreError};
 
+use crate::Operation;
 use crate::codec::DecodeError;
 
-/// A failure to read. Nothing was to be applied, so nothing was.
-pub fn read(operation: &'static str, error: &StoreError) -> InfraError {
+/// A failed read. Reads apply nothing.
+pub fn read(operation: Operation, error: &StoreError) -> InfraError {
+    failed(operation.load, error)
+}
+
+fn failed(operation: &'static str, error: &StoreError) -> InfraError {
     let message = error.fault().to_string().into();
     match error {
         StoreError::Unavailable(_) => InfraError::NotApplied { operation, message },
@@ -14,26 +19,30 @@ pub fn read(operation: &'static str, error: &StoreError) -> InfraError {
     }
 }
 
-/// A failure to list a range.
-pub fn scan(operation: &'static str, error: &ScanError) -> InfraError {
+/// A failed listing.
+pub fn scan(operation: Operation, error: &ScanError) -> InfraError {
     match error {
         ScanError::Store(error) => read(operation, error),
-        ScanError::Moved => InfraError::NotApplied { operation, message: error.to_string().into() },
+        ScanError::Moved => {
+            let (operation, message) = (operation.load, error.to_string().into());
+            InfraError::NotApplied { operation, message }
+        }
     }
 }
 
-/// A failure of a session.
-pub fn session(operation: &'static str, error: &SessionError) -> InfraError {
+/// A failure of a session, at the step with this name.
+pub fn session(step: &'static str, error: &SessionError) -> InfraError {
     match error {
-        SessionError::Store(error) => read(operation, error),
+        SessionError::Store(error) => failed(step, error),
         SessionError::Gone(_) => {
-            InfraError::NotApplied { operation, message: error.to_string().into() }
+            InfraError::NotApplied { operation: step, message: error.to_string().into() }
         }
     }
 }
 
 /// A commit that was not acknowledged.
-pub fn commit(operation: &'static str, error: &CommitError) -> InfraError {
+pub fn commit(operation: Operation, error: &CommitError) -> InfraError {
+    let operation = operation.commit;
     let message = error.to_string().into();
     match error {
         CommitError::Conflict(_)
@@ -45,18 +54,18 @@ pub fn commit(operation: &'static str, error: &CommitError) -> InfraError {
     }
 }
 
-/// A stored record that cannot be what we wrote.
-pub fn decode(operation: &'static str, error: &DecodeError) -> InfraError {
-    InfraError::Corrupt { operation, message: error.to_string().into() }
+/// A stored record that does not decode.
+pub fn decode(operation: Operation, error: &DecodeError) -> InfraError {
+    corrupt(operation, error.to_string())
 }
 
-/// A rule about what is stored together does not hold.
-pub fn corrupt(operation: &'static str, message: impl Into<Box<str>>) -> InfraError {
-    InfraError::Corrupt { operation, message: message.into() }
+/// A violated invariant between stored records.
+pub fn corrupt(operation: Operation, message: impl Into<Box<str>>) -> InfraError {
+    InfraError::Corrupt { operation: operation.load, message: message.into() }
 }
 
-/// Others were faster too often.
-pub fn contention(operation: &'static str) -> InfraError {
-    let message = "others changed the same records again and again".into();
-    InfraError::NotApplied { operation, message }
+/// Other processes changed the same records before every attempt.
+pub fn contention(operation: Operation) -> InfraError {
+    let message = "other processes changed the same records before every attempt; try again".into();
+    InfraError::NotApplied { operation: operation.commit, message }
 }

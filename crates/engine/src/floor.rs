@@ -1,22 +1,23 @@
-//! Below what no fence is granted or accepted.
+//! The lowest valid fence.
 //!
-//! The generation of the store says so, and rises when the store was restored from a backup. A
-//! store may show an older one than there is, and only a commit that compares it tells. So the
-//! mark of the clock compares it, and no time is told to anybody who would change something before
-//! that was done once. See [`crate::clock`].
+//! It follows from the store's generation, which rises when the store is restored from a backup. A
+//! read may return an older generation, and only a commit that compares it proves it current. So
+//! the clock's mark compares it, and operations that change something get no time before that. See
+//! [`crate::clock`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_store::{CommitBuilder, Expect, Key, Revision, Versioned};
 
+use crate::Operation;
 use crate::codec::{Record, StoreGenerationRecord};
 use crate::fault;
 
-/// Fences of one generation; the number of the generation lies above.
+/// Bits of the fences within a generation. The generation is in the bits above.
 const FENCE_BITS: u32 = 32;
 
-/// The least fence, as far as is known. It never falls.
+/// The lowest valid fence that this process knows. It never decreases.
 pub struct FenceFloor {
     key: Key,
     known: Mutex<Known>,
@@ -27,13 +28,13 @@ struct Known {
     floor: FenceEpoch,
     generation_at: Option<Revision>,
     /// Whether a commit has compared the generation.
-    is_sure: bool,
+    is_confirmed: bool,
 }
 
 impl FenceFloor {
-    /// Goes by a generation that was read.
+    /// Starts from a generation that was read.
     pub fn new(key: Key, generation: StoreGenerationRecord, at: Option<Revision>) -> Self {
-        let known = Known { floor: floor_of(generation), generation_at: at, is_sure: false };
+        let known = Known { floor: floor_of(generation), generation_at: at, is_confirmed: false };
         Self { key, known: Mutex::new(known) }
     }
 
@@ -42,13 +43,12 @@ impl FenceFloor {
         self.lock().floor
     }
 
-    /// Whether this is the floor that was there when somebody last compared it, and not only what
-    /// a read has shown.
-    pub fn is_sure(&self) -> bool {
-        self.lock().is_sure
+    /// Whether a commit has compared the generation. Until then it is known from a read alone.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.lock().is_confirmed
     }
 
-    /// Under which key the generation is.
+    /// Key of the generation.
     pub const fn key(&self) -> &Key {
         &self.key
     }
@@ -59,17 +59,13 @@ impl FenceFloor {
         commit.expect(self.key.clone(), expect)
     }
 
-    /// Notes that a commit which compared the generation was applied.
-    pub fn confirm(&self) {
-        self.lock().is_sure = true;
+    /// Records that a commit that compared the generation was applied.
+    pub(crate) fn confirm(&self) {
+        self.lock().is_confirmed = true;
     }
 
-    /// Goes by the generation that a commit has found which compared it and was refused.
-    pub fn learn(
-        &self,
-        found: Option<&Versioned>,
-        operation: &'static str,
-    ) -> Result<(), InfraError> {
+    /// Adopts the generation that a conflicting commit has found.
+    pub fn learn(&self, found: Option<&Versioned>, operation: Operation) -> Result<(), InfraError> {
         let mut known = self.lock();
         if let Some(found) = found {
             let generation = StoreGenerationRecord::decode(&found.value);
@@ -77,7 +73,7 @@ impl FenceFloor {
             known.floor = known.floor.max(floor_of(generation));
         }
         known.generation_at = found.map(|found| found.revision);
-        known.is_sure = true;
+        known.is_confirmed = true;
         Ok(())
     }
 
@@ -86,8 +82,8 @@ impl FenceFloor {
     }
 }
 
-/// The generation in the high bits.
-pub fn floor_of(generation: StoreGenerationRecord) -> FenceEpoch {
+/// Returns the first fence of a generation.
+fn floor_of(generation: StoreGenerationRecord) -> FenceEpoch {
     let floor = u64::from(generation.number) << FENCE_BITS;
     FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
 }

@@ -1,4 +1,4 @@
-//! Signs of life, by which a session is kept alive.
+//! Keep-alive requests of a session.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,42 +8,41 @@ use futures_util::stream::FuturesUnordered;
 use shardwright_contracts::Env;
 use shardwright_store::SessionError;
 
-/// How many are sent in the time of a session: all but one of them may get lost.
-const SIGNS_PER_SESSION: u32 = 5;
-/// How many may be on their way at the same time.
-const SIGNS_MAX: usize = 5;
+/// Requests per TTL. All but one of them may be lost.
+const REQUESTS_PER_TTL: u32 = 5;
+/// Requests that may be in flight at once.
+const IN_FLIGHT_MAX: usize = 5;
 
-/// Keeps a session alive until it has ended, or `send` gives nothing because nobody needs it any
-/// more.
+/// Keeps a session alive until it ends or `send` returns none.
 ///
-/// Sends a sign of life in every interval, whether the last one was answered or not. One that is
-/// not answered goes on: a store may find out by it that a line is dead, and take another. After
-/// one that failed, the next comes sooner. Of each that was answered well, `kept` is told when it
-/// was sent; what the store counts from is later than that.
-pub async fn keep_alive<Sign>(
+/// Sends a request per interval, whether or not the last one was answered. An unanswered request
+/// stays in flight, because it may make the store detect a dead connection and open another. After
+/// a failed request, the next one is sent sooner. After a successful one, `kept` gets the time at
+/// which it was sent. The store extends the session from a later time.
+pub async fn keep_alive<Request>(
     env: &dyn Env,
     ttl: Duration,
-    mut send: impl FnMut() -> Option<Sign>,
+    mut send: impl FnMut() -> Option<Request>,
     mut kept: impl FnMut(Duration),
 ) where
-    Sign: Future<Output = Result<(), SessionError>>,
+    Request: Future<Output = Result<(), SessionError>>,
 {
-    let interval = ttl / SIGNS_PER_SESSION;
+    let interval = ttl / REQUESTS_PER_TTL;
     let mut due_at = env.monotonic().saturating_add(interval);
     let mut due = pin!(env.sleep(interval));
-    let mut signs = FuturesUnordered::new();
+    let mut in_flight = FuturesUnordered::new();
     loop {
         let answered = tokio::select! {
             biased;
-            Some(answered) = signs.next() => Some(answered),
+            Some(answered) = in_flight.next() => Some(answered),
             () = &mut due => None,
         };
         match answered {
             None => {
-                let Some(sign) = send() else { return };
-                if signs.len() < SIGNS_MAX {
+                let Some(request) = send() else { return };
+                if in_flight.len() < IN_FLIGHT_MAX {
                     let sent_at = env.monotonic();
-                    signs.push(async move { (sent_at, sign.await) });
+                    in_flight.push(async move { (sent_at, request.await) });
                 }
                 due_at = env.monotonic().saturating_add(interval);
                 due.set(env.sleep(interval));

@@ -1,8 +1,8 @@
 //! Keys of one system within a store.
 //!
-//! Keys are text that a person can read in the store's own tools: parts between slashes, ids as
-//! hex digits of fixed width, so that the order of keys is the order of ids. All begin with the
-//! keyspace's prefix, which lets several systems share a store.
+//! Keys are readable text: parts between slashes, and ids as hex digits of fixed width, so that
+//! keys sort like ids. All keys begin with the keyspace's prefix, so that several systems can share
+//! a store.
 //!
 //! Each protocol names its own keys below that prefix. These belong to the store as a whole:
 //!
@@ -39,25 +39,25 @@ impl Keyspace {
     /// The keys that begin with `prefix`: nothing, or letters, digits, `-`, `_`, `.` and `/` with
     /// a `/` at the end.
     ///
-    /// Systems that share a store need prefixes of which none begins with another.
+    /// Systems that share a store need prefixes of which none is a prefix of another.
     pub fn new(prefix: &str) -> Result<Self, PrefixError> {
         check(prefix)?;
         Ok(Self { prefix: prefix.into() })
     }
 
-    /// The keys without a prefix, for a store of one's own.
+    /// The keys without a prefix, for a store that is not shared.
     #[must_use]
     pub fn bare() -> Self {
         Self { prefix: "".into() }
     }
 
-    /// What all keys begin with.
+    /// The prefix of all keys.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The key that consists of these parts.
+    /// Joins parts to a key.
     #[must_use]
     pub fn key(&self, parts: &[Part<'_>]) -> Key {
         Key::from(join(&self.prefix, parts))
@@ -112,7 +112,7 @@ pub enum MetaKey {
 }
 
 impl MetaKey {
-    /// Every one of them.
+    /// Every key.
     pub const ALL: [Self; 3] = [Self::Format, Self::Generation, Self::Clock];
 
     /// The key, without the prefix.
@@ -144,7 +144,7 @@ impl MetaKey {
     }
 }
 
-/// Why a text cannot begin keys.
+/// Error of a key prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// It is too long.
@@ -155,15 +155,13 @@ pub enum PrefixError {
         /// The limit.
         max: usize,
     },
-    /// It has a character that is no letter, digit, `-`, `_`, `.` or `/`.
-    #[error(
-        "a key prefix has letters, digits, '-', '_', '.' and '/' only, and byte {position} is none"
-    )]
+    /// It contains a character other than a letter, digit, `-`, `_`, `.` or `/`.
+    #[error("byte {position} of the key prefix is not a letter, digit, '-', '_', '.' or '/'")]
     Character {
-        /// How many bytes lie before it.
+        /// Its offset, in bytes.
         position: usize,
     },
-    /// It does not end in `/`, so that it would run into what follows.
+    /// It does not end in `/`.
     #[error("a key prefix must end in '/'")]
     Unfinished,
 }
@@ -220,7 +218,7 @@ impl Part<'_> {
     }
 }
 
-/// Joins pieces in a buffer of just their length, which becomes a key without another copy.
+/// Joins parts in a buffer of exact length, which becomes a key without another copy.
 #[must_use]
 pub fn join(prefix: &str, parts: &[Part<'_>]) -> Vec<u8> {
     let len = parts.iter().fold(prefix.len(), |len, part| len + part.len());
@@ -264,7 +262,7 @@ fn read_hex<const LEN: usize>(text: &[u8]) -> Option<[u8; LEN]> {
     Some(bytes)
 }
 
-/// Lower case only: of two spellings of one id, one would be a key that nobody finds.
+/// Lower case only, so that every id has one spelling.
 const fn value_of(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -278,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_the_store_are_read_as_they_are_written() {
+    fn keys_of_the_store_round_trip() {
         let keyspace = Keyspace::new("p/").unwrap();
         let written = [keyspace.format(), keyspace.generation(), keyspace.clock()];
         for ((key, meta), text) in
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_plain_and_finished() {
+    fn prefix_is_plain_and_ends_in_a_slash() {
         let check = |prefix: &str| Keyspace::new(prefix).map(drop);
         let long = "a".repeat(Keyspace::PREFIX_BYTES_MAX);
         assert_eq!(check(&format!("{}/", &long[1..])), Ok(()));

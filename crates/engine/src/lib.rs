@@ -1,4 +1,4 @@
-//! What protocols over a store share. It knows bytes and no protocol.
+//! The parts that protocols over a store share. The crate handles bytes and knows no protocol.
 //!
 //! A protocol crate declares its records and keys, and writes its operations as transactions. This
 //! crate encodes, commits, retries, and keeps time and sessions.
@@ -6,14 +6,15 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`transact`] | the one commit path: load, decide, commit, finish |
-//! | [`codec`] | records as bytes, and back |
+//! | [`codec`] | encoding and decoding records |
 //! | [`keyspace`] | keys of one system within a store |
 //! | [`setup`] | opening a store: its format and its generation |
-//! | [`clock`], [`floor`] | the time that leases are judged by, the lowest valid fence |
+//! | [`clock`], [`floor`] | the clock that leases expire by, the lowest valid fence |
 //! | [`keep_alive`] | keeping a session alive |
-//! | [`listing`] | reading a range of keys at one revision |
+//! | [`listing`] | reading keys, and ranges at one revision |
 //! | [`single_flight`] | one attempt for all callers that wait |
-//! | [`watch`] | a value that changes, and those who wait for it |
+//! | [`watch`] | a value with change notifications |
+//! | [`Operation`] | names of operations and their steps |
 //! | [`fault`] | failures of a store as [`InfraError`](shardwright_contracts::InfraError) |
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -37,6 +38,9 @@ pub mod setup;
 pub mod single_flight;
 pub mod transact;
 pub mod watch;
+
+mod operation;
 mod world;
 
+pub use operation::Operation;
 pub use world::TokioEnv;

@@ -1,22 +1,47 @@
-//! Reading a range of keys as a whole.
+//! Reading keys, and ranges of keys at one revision.
 
 use shardwright_contracts::InfraError;
 use shardwright_store::{
-    AnyStore, Key, Revision, ScanError, ScanFrom, ScanPage, Store, StoreRange, Versioned,
+    AnyStore, Key, Revision, ScanError, ScanFrom, ScanPage, Snapshot, Store, StoreRange, Versioned,
 };
 
+use crate::Operation;
 use crate::fault;
 
-/// How many entries a page of a listing has.
+/// Entries per page of a listing.
 const PAGE: usize = 1_000;
-/// How often a listing starts again because the store had moved on.
+/// Restarts of a listing whose revision the store has dropped.
 const LISTINGS: usize = 8;
+
+/// Loads the entry under a key, and the revision of the read.
+pub async fn load_one(
+    store: &AnyStore,
+    key: &Key,
+    operation: Operation,
+) -> Result<(Option<Versioned>, Revision), InfraError> {
+    let ([found], revision) = load_all(store, std::slice::from_ref(key), operation).await?;
+    Ok((found, revision))
+}
+
+/// Loads the entries under `N` keys, and the revision of the read.
+pub async fn load_all<const N: usize>(
+    store: &AnyStore,
+    keys: &[Key],
+    operation: Operation,
+) -> Result<([Option<Versioned>; N], Revision), InfraError> {
+    let loaded = store.load(keys).await;
+    let Snapshot { values, revision } = loaded.map_err(|error| fault::read(operation, &error))?;
+    let found = values.try_into();
+    let found =
+        found.map_err(|_| fault::corrupt(operation, "the store answered for other keys"))?;
+    Ok((found, revision))
+}
 
 /// Lists a range, all at one revision.
 pub async fn list(
     store: &AnyStore,
     range: &StoreRange,
-    operation: &'static str,
+    operation: Operation,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
     let mut entries = Vec::new();
     let visit = |is_first: bool, page: ScanPage| {
@@ -30,13 +55,13 @@ pub async fn list(
     Ok((revision, entries))
 }
 
-/// Visits a range page by page, all of them at one revision, which is told in the end. A first
-/// page that comes after others says that the range is visited anew. The visitor may want no more.
+/// Visits a range page by page, all pages at one revision, and returns that revision. A first page
+/// after other pages means that the visit restarts. The visitor returns whether it wants more.
 pub async fn visit_pages(
     store: &AnyStore,
     range: &StoreRange,
     entries_per_page: usize,
-    operation: &'static str,
+    operation: Operation,
     mut visit: impl FnMut(bool, ScanPage) -> Result<bool, InfraError> + Send,
 ) -> Result<Revision, InfraError> {
     let mut moved = 0;

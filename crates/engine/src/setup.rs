@@ -1,32 +1,34 @@
 //! Opening a store: its format and its generation.
 
 use shardwright_contracts::InfraError;
-use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Store, Versioned};
+use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Versioned};
 
 use crate::codec::{FormatRecord, Record, StoreGenerationRecord};
 use crate::fault;
 use crate::floor::FenceFloor;
 use crate::keyspace::Keyspace;
+use crate::listing;
 use crate::transact::{Decided, Decision, Driver, Read, Transaction};
+use crate::{Operation, operation};
 
 /// The layout of the store that this code reads and writes.
 const FORMAT: u32 = 1;
-const OPERATION: &str = "store.open";
-/// How often opening a store is tried while other processes set it up.
+const OPERATION: Operation = operation!("store.open");
+/// Retries while other processes set up the store.
 const OPEN_RETRIES: u32 = 8;
 
-/// Why a store cannot be used.
+/// Error of opening a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreOpenError {
     /// It was written by a later version.
     #[error("the store has format {found}, and this version knows formats up to {known}")]
     NewerFormat {
-        /// The store's.
+        /// Format of the store.
         found: u32,
-        /// Ours.
+        /// Newest format that this version supports.
         known: u32,
     },
-    /// It failed.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
@@ -42,8 +44,7 @@ pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, Sto
     Ok(FenceFloor::new(keys.generation(), generation, found.map(|found| found.revision)))
 }
 
-/// Returns what [`set_up`] returns, and writes nothing: a missing record counts as it would be
-/// written.
+/// Like [`set_up`], but writes nothing. A missing record counts as its initial value.
 pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, StoreOpenError> {
     let format = load::<FormatRecord>(store, &keys.format()).await?;
     if let Some((FormatRecord { version: found }, _)) =
@@ -78,9 +79,8 @@ pub async fn load<T: Record>(
     store: &AnyStore,
     key: &Key,
 ) -> Result<Option<(T, Versioned)>, InfraError> {
-    let loaded = store.load(std::slice::from_ref(key)).await;
-    let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-    let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(None) };
+    let (found, _) = listing::load_one(store, key, OPERATION).await?;
+    let Some(found) = found else { return Ok(None) };
     let value = T::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
     Ok(Some((value, found)))
 }
@@ -96,7 +96,7 @@ pub async fn ensure<T: Record + Clone + Send + Sync>(
     Ok((value, Some(found)))
 }
 
-/// A record that is written unless there is one.
+/// Writes a record unless it exists.
 struct Ensuring<'s, T> {
     store: &'s AnyStore,
     key: Key,
@@ -109,7 +109,7 @@ impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
     type Output = (T, Versioned);
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         OPERATION
     }
 
@@ -137,7 +137,7 @@ impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
     }
 }
 
-/// The generation of a store, raised by one.
+/// Raises the generation of a store by one.
 struct Raising<'s> {
     store: &'s AnyStore,
     key: Key,
@@ -149,7 +149,7 @@ impl Transaction for Raising<'_> {
     type Output = u32;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         OPERATION
     }
 

@@ -1,12 +1,11 @@
-//! Doing once what many wait for.
+//! One attempt for all callers that wait for the same result.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::InfraError;
 
-/// One at a time tries, and the others find what came of it, also if that is a failure: if each of
-/// them had to try for itself, the last would wait for all others, each as long as a store takes
-/// that does not answer.
+/// One caller at a time makes an attempt. The others get its result, even if it is a failure. If
+/// each of them tried by itself, the last one would wait for as many timeouts as there are callers.
 #[derive(Default)]
 pub struct SingleFlight {
     turn: tokio::sync::Mutex<()>,
@@ -16,13 +15,13 @@ pub struct SingleFlight {
 #[derive(Default)]
 struct Failures {
     count: u64,
-    /// Of the last attempt, if it failed.
+    /// Error of the last attempt, if it failed.
     last: Option<InfraError>,
 }
 
 impl SingleFlight {
-    /// What is there already, or what an attempt comes to. Whoever asked before an attempt failed
-    /// is told so and does not make another one.
+    /// Returns the existing result, or the result of an attempt. A caller that waited while an
+    /// attempt failed gets that failure and makes no attempt of its own.
     pub async fn get<T>(
         &self,
         found: impl Fn() -> Option<T>,
@@ -39,18 +38,18 @@ impl SingleFlight {
         if let Some(failure) = self.failure_since(failures_before) {
             return Err(failure);
         }
-        let came_of_it = attempt.await;
-        self.note(came_of_it.as_ref().err());
-        came_of_it
+        let outcome = attempt.await;
+        self.note(outcome.as_ref().err());
+        outcome
     }
 
-    /// Waits until nobody tries.
+    /// Waits until no attempt runs, and prevents attempts while the guard lives.
     pub async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// Whether somebody tries just now though the attempt before has failed.
-    pub fn is_trying_in_vain(&self) -> bool {
+    /// Whether an attempt runs after a failed one.
+    pub(crate) fn is_retrying(&self) -> bool {
         self.turn.try_lock().is_err() && self.failures().last.is_some()
     }
 

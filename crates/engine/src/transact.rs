@@ -1,14 +1,13 @@
 //! The one commit path: load, decide, commit, finish.
 //!
 //! [`Driver::settle`] sends one commit until its outcome is known. It is the only caller of
-//! [`Store::commit`]. Resending a commit is safe, because every commit compares revisions and may
-//! arrive late anyway: of all its copies, one at most is applied. A commit that compares only
-//! absent keys may be applied again after those keys were deleted; such commits must be harmless
-//! to repeat.
+//! [`Store::commit`]. Resending is safe because every commit compares revisions: at most one of its
+//! copies is applied. An exception is a commit that compares only absent keys. It may be applied
+//! again after those keys were deleted, so such a commit must be harmless to repeat.
 //!
 //! [`Driver::transact`] repeats a [`Transaction`] until it is stored, answered or refused. It owns
-//! back-off, the retry budget, stale decisions and the unresolved attempt: while there is one, a
-//! failure is `Unknown`, never `NotApplied`.
+//! back-off, the retry budget, stale decisions and unresolved attempts. While an attempt is
+//! unresolved, a failure is `Unknown`, never `NotApplied`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,39 +19,43 @@ use shardwright_store::{
     Revision, SessionId, Snapshot, Store, Versioned, Write,
 };
 
+use crate::Operation;
 use crate::fault;
 
-/// What became of a commit.
+/// Outcome of a commit.
 #[derive(Clone, Debug)]
 pub enum Settled {
     /// It is stored, at this revision.
     Stored(Revision),
-    /// An expectation did not hold, and nothing of it is stored.
+    /// An expectation did not hold. Nothing of the commit is stored.
     Conflict(Conflict),
-    /// An attempt had an unknown outcome, and its keys have changed since. The commit will not be
-    /// applied any more. Whether it was applied in between is unknown; this is the error to report.
+    /// An attempt had an unknown outcome, and its keys have changed since. The commit can no longer
+    /// be applied. Whether it was applied in between is unknown. The error is the one to report.
+    ///
+    /// A transaction with an operation id decides again. If the commit was applied, it finds the id
+    /// in the op log and answers `Replayed`, with the same result as `Executed`.
     Overtaken(InfraError),
-    /// Nothing is stored, because the session of a put has ended.
+    /// The session of a put has ended. Nothing is stored.
     SessionGone(SessionId),
-    /// Nothing is stored, because the store has no room left.
+    /// The store is full. Nothing is stored.
     Full(InfraError),
 }
 
 impl Settled {
-    /// What to report of a commit that was to be stored, and is not.
-    pub fn into_failure(self, operation: &'static str) -> InfraError {
+    /// Returns the error to report for a commit that had to be stored and is not.
+    pub fn into_failure(self, operation: Operation) -> InfraError {
         match self {
             Self::Overtaken(error) | Self::Full(error) => error,
             Self::SessionGone(ended) => {
                 let message = format!("session {ended} has ended").into();
-                InfraError::NotApplied { operation, message }
+                InfraError::NotApplied { operation: operation.commit, message }
             }
             Self::Stored(_) | Self::Conflict(_) => fault::contention(operation),
         }
     }
 }
 
-/// How often a commit is sent.
+/// Number of times that a commit is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tries {
     /// Once. An unknown outcome is an error.
@@ -61,47 +64,48 @@ pub enum Tries {
     UntilKnown,
 }
 
-/// What a transaction is decided on.
+/// Source of the data that a transaction decides on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// What this process remembers. A refusal is decided again on a fresh read.
+    /// The process's cache. A refusal is decided again on a fresh read.
     Cached,
-    /// What the store holds.
+    /// The store.
     Fresh,
 }
 
-/// What a transaction decided.
+/// Decision of a transaction.
 pub enum Decision<A, E> {
-    /// There is nothing to store.
+    /// Nothing needs to be stored.
     Answer(A),
-    /// This is to be stored, and the answer is returned once it is.
+    /// Store this commit, then return the answer.
     Commit(CommitBuilder, A),
-    /// The protocol rejects it.
+    /// The protocol rejects the operation.
     Refuse(E),
-    /// What was read does not fit together: read again.
+    /// The reads are inconsistent: load again.
     Reload,
 }
 
-/// Something that reads, decides and writes, as often as it takes.
+/// A read, a decision and a commit, repeated until the outcome is known.
 pub trait Transaction: Send {
-    /// What was read, with the revisions that the commit compares.
+    /// The data read, with the revisions that the commit compares.
     type Basis: Send + Sync;
-    /// What was decided.
+    /// The decision's result, before it is stored.
     type Answer: Send;
-    /// What the caller gets.
+    /// The caller's result.
     type Output: Send;
     /// A refusal, or a failure of the store.
     type Error: From<InfraError> + Send;
 
-    /// The name of the operation, for errors.
-    fn operation(&self) -> &'static str;
+    /// Names of the operation's steps, for errors.
+    fn operation(&self) -> Operation;
 
-    /// What to read first.
+    /// Where the first attempt reads.
     fn first_read(&self) -> Read {
         Read::Fresh
     }
 
-    /// Reads what to decide on, and returns how it was read: fresh, where nothing is cached.
+    /// Reads the basis of the decision, and returns whether the read was fresh. It is fresh if
+    /// nothing is cached.
     fn load(
         &mut self,
         read: Read,
@@ -113,7 +117,7 @@ pub trait Transaction: Send {
         basis: &Self::Basis,
     ) -> impl Future<Output = Decided<Self::Answer, Self::Error>> + Send;
 
-    /// Stores what was decided.
+    /// Stores the decision.
     fn commit(
         &mut self,
         driver: &Driver,
@@ -122,10 +126,10 @@ pub trait Transaction: Send {
         driver.settle(self.operation(), commit, Tries::UntilKnown)
     }
 
-    /// Takes note that an attempt was not stored, or was overtaken. It is decided again.
+    /// Called when an attempt was not stored, or was overtaken. The transaction is decided again.
     fn not_stored(&mut self, _answer: Self::Answer, _settled: &Settled) {}
 
-    /// The failure to report, given what earlier steps of the transaction have stored.
+    /// Returns the error to report, given what earlier steps of the transaction have stored.
     fn failed(&self, error: InfraError) -> InfraError {
         error
     }
@@ -139,21 +143,21 @@ pub trait Transaction: Send {
     ) -> Self::Output;
 }
 
-/// A decision, or why none could be made.
+/// A decision, or the failure that prevented one.
 pub type Decided<A, E> = Result<Decision<A, E>, InfraError>;
 
 /// Drives transactions on a store.
 #[derive(Clone)]
 pub struct Driver {
     store: AnyStore,
-    /// Retries pause in it. Without one they follow each other at once.
+    /// Environment for pauses between retries. Without one, retries follow at once.
     env: Option<Arc<dyn Env>>,
     retries: u32,
-    /// How many reads may fail before an unknown outcome stays unknown.
-    failed_looks_max: u32,
+    /// Number of reads that may fail before an unknown outcome is reported as unknown.
+    failed_reads_max: u32,
 }
 
-/// What a store answered to a commit.
+/// Answer of a store to a commit.
 enum Sent {
     Settled(Settled),
     Unknown(InfraError),
@@ -161,7 +165,7 @@ enum Sent {
 }
 
 /// What the keys of a commit with an unknown outcome show.
-enum Seen {
+enum Evidence {
     Stored(Revision),
     Overtaken,
     Undecided,
@@ -170,12 +174,12 @@ enum Seen {
 impl Driver {
     /// A driver that repeats up to `retries` times. Without an environment it does not back off.
     pub const fn new(store: AnyStore, env: Option<Arc<dyn Env>>, retries: u32) -> Self {
-        Self { store, env, retries, failed_looks_max: 0 }
+        Self { store, env, retries, failed_reads_max: 0 }
     }
 
-    /// The same driver, that goes on while the store cannot be read.
-    pub fn patient(self) -> Self {
-        Self { failed_looks_max: self.retries, ..self }
+    /// Makes the driver retry while the store cannot be read.
+    pub fn retrying_reads(self) -> Self {
+        Self { failed_reads_max: self.retries, ..self }
     }
 
     /// Repeats a transaction until it is stored, answered or refused.
@@ -199,7 +203,7 @@ impl Driver {
             match decided.map_err(|error| failure(transaction, &unresolved, error))? {
                 Decision::Answer(answer) => return Ok(transaction.finish(basis, answer, None)),
                 Decision::Refuse(_) if was_read == Read::Cached => {
-                    // Costs no retry: nobody was faster, this process was behind.
+                    // Costs no retry: the cache was stale, and no other process interfered.
                     read = Read::Fresh;
                     continue;
                 }
@@ -234,18 +238,18 @@ impl Driver {
         }
     }
 
-    /// Sends a commit until its outcome is known. An unknown outcome is looked up; while it may
-    /// still be applied, the same commit is sent again.
+    /// Sends a commit until its outcome is known. After an unknown outcome it reads the keys. While
+    /// the commit may still be applied, it sends the same commit again.
     ///
-    /// Retry loop: an answer may get lost each time.
+    /// Retry loop: each answer may be lost.
     pub async fn settle(
         &self,
-        operation: &'static str,
+        operation: Operation,
         commit: &Commit,
         tries: Tries,
     ) -> Result<Settled, InfraError> {
         let mut unknown = None;
-        let mut failed_looks = 0;
+        let mut failed_reads = 0;
         for sent in 0..=self.retries {
             self.back_off(sent).await;
             let answer = self.send(operation, commit).await;
@@ -258,23 +262,24 @@ impl Driver {
                 (Sent::Failed(error), None) => return Err(error),
                 (Sent::Settled(settled @ Settled::Stored(_)), _) => return Ok(settled),
                 (Sent::Settled(settled), None) => return Ok(settled),
-                // What belongs to the session is gone, even if it was there for a moment.
+                // All writes belong to the ended session. They are deleted, even if they were
+                // stored.
                 (Sent::Settled(settled @ Settled::SessionGone(_)), Some(_)) if is_bound(commit) => {
                     return Ok(settled);
                 }
                 (Sent::Settled(Settled::Conflict(conflict)), Some(_)) => Some(conflict),
                 (Sent::Settled(Settled::SessionGone(_)), Some(_)) => None,
-                // It was not applied now, but may have been before.
+                // This attempt was not applied, but an earlier one may have been.
                 (Sent::Failed(_) | Sent::Settled(_), Some(error)) => return Err(error.clone()),
             };
             let Some(error) = &unknown else { continue };
-            match self.look(commit, conflict.as_ref()).await {
-                Some(Seen::Stored(revision)) => return Ok(Settled::Stored(revision)),
-                Some(Seen::Overtaken) => return Ok(Settled::Overtaken(error.clone())),
-                Some(Seen::Undecided) => {}
+            match self.read_back(commit, conflict.as_ref()).await {
+                Some(Evidence::Stored(revision)) => return Ok(Settled::Stored(revision)),
+                Some(Evidence::Overtaken) => return Ok(Settled::Overtaken(error.clone())),
+                Some(Evidence::Undecided) => {}
                 None => {
-                    failed_looks += 1;
-                    if failed_looks > self.failed_looks_max {
+                    failed_reads += 1;
+                    if failed_reads > self.failed_reads_max {
                         return Err(error.clone());
                     }
                 }
@@ -283,12 +288,12 @@ impl Driver {
         Err(unknown.unwrap_or_else(|| fault::contention(operation)))
     }
 
-    /// Reads until what is found is not older than the reader knows it to be.
+    /// Repeats a read until `read` accepts it as recent enough.
     ///
     /// Retry loop: a store may serve a stale read.
     pub async fn read_until<T, F>(
         &self,
-        operation: &'static str,
+        operation: Operation,
         mut read: impl FnMut() -> F + Send,
     ) -> Result<T, InfraError>
     where
@@ -303,8 +308,8 @@ impl Driver {
         Err(fault::contention(operation))
     }
 
-    /// Pauses before a retry: longer each time, and not as long as others do.
-    pub async fn back_off(&self, times: u32) {
+    /// Pauses before a retry, longer each time and with jitter.
+    async fn back_off(&self, times: u32) {
         if let Some(env) = &self.env
             && times > 1
         {
@@ -313,7 +318,7 @@ impl Driver {
         }
     }
 
-    async fn send(&self, operation: &'static str, commit: &Commit) -> Sent {
+    async fn send(&self, operation: Operation, commit: &Commit) -> Sent {
         let error = match self.store.commit(commit.clone()).await {
             Ok(revision) => return Sent::Settled(Settled::Stored(revision)),
             Err(error) => error,
@@ -332,35 +337,36 @@ impl Driver {
         }
     }
 
-    /// Whether a commit was stored, or cannot be any more; none if the store cannot be read.
-    async fn look(&self, commit: &Commit, conflict: Option<&Conflict>) -> Option<Seen> {
+    /// Reads the keys of a commit with an unknown outcome; none if the store cannot be read.
+    async fn read_back(&self, commit: &Commit, conflict: Option<&Conflict>) -> Option<Evidence> {
         let keys: Vec<Key> = commit.writes().iter().map(|write| write.key().clone()).collect();
         let snapshot = self.store.load(&keys).await.ok()?;
         let found = conflict.into_iter().flat_map(|conflict| &conflict.found);
         let newest = found.filter_map(|(_, found)| Some(found.as_ref()?.revision)).max();
         let is_stale = newest.is_some_and(|newest| newest > snapshot.revision);
         Some(match judge(commit, &snapshot) {
-            Seen::Overtaken if is_stale => Seen::Undecided,
-            Seen::Undecided if !is_stale && conflict.is_some_and(|it| is_final(commit, it)) => {
-                Seen::Overtaken
+            Evidence::Overtaken if is_stale => Evidence::Undecided,
+            Evidence::Undecided if !is_stale && conflict.is_some_and(|it| is_final(commit, it)) => {
+                Evidence::Overtaken
             }
-            seen => seen,
+            evidence => evidence,
         })
     }
 }
 
-/// Builds a commit. A shape that no store takes is a bug of the caller, not the user's.
-pub fn build(operation: &'static str, commit: CommitBuilder) -> Result<Commit, InfraError> {
-    commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))
+/// Builds a commit. A commit that no store accepts is a bug of the caller.
+pub fn build(operation: Operation, commit: CommitBuilder) -> Result<Commit, InfraError> {
+    let corrupt = |message| InfraError::Corrupt { operation: operation.commit, message };
+    commit.build().map_err(|error| corrupt(error.to_string().into()))
 }
 
-/// Whether all that a commit puts goes with a session.
+/// Whether every write of a commit belongs to a session.
 fn is_bound(commit: &Commit) -> bool {
     commit.writes().iter().all(|write| matches!(write, Write::Put { session: Some(_), .. }))
 }
 
-/// Whether a conflict shows that the commit cannot be applied any more. A key that was written
-/// never has an earlier revision again.
+/// Whether a conflict shows that the commit can no longer be applied. A written key never returns
+/// to an earlier revision.
 fn is_final(commit: &Commit, conflict: &Conflict) -> bool {
     let found: BTreeMap<&Key, Option<Revision>> = conflict
         .found
@@ -373,31 +379,44 @@ fn is_final(commit: &Commit, conflict: &Conflict) -> bool {
     })
 }
 
-fn judge(commit: &Commit, snapshot: &Snapshot) -> Seen {
+/// Judges by its keys whether a commit was applied.
+///
+/// It was applied if every key holds what the commit writes, all at one revision. One such key
+/// proves nothing, because another commit may write the same value:
+///
+/// - Two runs that each reserve a block of shards write the same total.
+/// - Two processes that acquire a shard for one worker at the same time write the same progress.
+///   Only the session of the owner binding differs.
+///
+/// So a split counts as overtaken if a child was claimed before the answer arrived, although it was
+/// applied. The caller gets `Replayed` from the op log instead of `Executed`.
+fn judge(commit: &Commit, snapshot: &Snapshot) -> Evidence {
     let expected: BTreeMap<&Key, Expect> =
         commit.expectations().iter().map(|expected| (&expected.key, expected.expect)).collect();
-    // Whether a key has changed since the commit was decided, where the commit compares it.
+    // Whether a key has changed since the commit was decided; none if the commit does not compare
+    // it.
     let has_changed = |write: &Write, found: &Option<Versioned>| match expected.get(write.key())? {
         Expect::Absent => Some(found.is_some()),
-        // A key never has an earlier revision again; what was read may be older than that.
+        // A key never returns to an earlier revision, but the read may be older.
         Expect::At(at) => {
             let read_at = found.as_ref().map_or(snapshot.revision, |found| found.revision);
             Some(read_at > *at)
         }
     };
     let found = || commit.writes().iter().zip(&snapshot.values);
-    // A value that equals the one before says nothing until it has changed.
+    // A value that equals the previous one proves nothing until its revision changes.
     let is_ours = found().all(|(write, found)| {
         is_written(write, found.as_ref()) && has_changed(write, found) != Some(false)
     });
-    if is_ours {
-        let written = snapshot.values.iter().flatten().map(|found| found.revision).max();
-        return Seen::Stored(written.unwrap_or(snapshot.revision));
+    let revisions = || snapshot.values.iter().flatten().map(|found| found.revision);
+    let stored_at = revisions().next().unwrap_or(snapshot.revision);
+    if is_ours && revisions().all(|revision| revision == stored_at) {
+        return Evidence::Stored(stored_at);
     }
     if found().any(|(write, found)| has_changed(write, found) == Some(true)) {
-        Seen::Overtaken
+        Evidence::Overtaken
     } else {
-        Seen::Undecided
+        Evidence::Undecided
     }
 }
 
@@ -408,5 +427,61 @@ fn is_written(write: &Write, found: Option<&Versioned>) -> bool {
         }
         (Write::Delete { .. }, None) => true,
         (Write::Put { .. }, None) | (Write::Delete { .. }, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A commit that writes a record and a counter, which other commits write as well.
+    fn commit() -> Commit {
+        let at = |revision| Expect::At(Revision::new(revision));
+        let commit = Commit::builder()
+            .expect("progress".into(), at(5))
+            .expect("total".into(), at(6))
+            .put("progress".into(), "split")
+            .put("total".into(), "128")
+            .put("child".into(), "unclaimed");
+        commit.build().unwrap()
+    }
+
+    /// The evidence of the three keys, each with its value and revision.
+    fn judged(found: [(&'static str, u64); 3]) -> Evidence {
+        let entry = |(value, revision): (&'static str, u64)| {
+            Some(Versioned::new(value.into(), Revision::new(revision), None))
+        };
+        let values = found.map(entry).into();
+        judge(&commit(), &Snapshot { values, revision: Revision::new(20) })
+    }
+
+    #[test]
+    fn commit_is_stored_if_all_its_keys_hold_its_writes() {
+        let evidence = judged([("split", 9), ("128", 9), ("unclaimed", 9)]);
+        assert!(matches!(evidence, Evidence::Stored(at) if at == Revision::new(9)));
+    }
+
+    #[test]
+    fn equal_value_of_another_commit_is_no_evidence() {
+        let evidence = judged([("active", 5), ("128", 9), ("unclaimed", 9)]);
+        assert!(matches!(evidence, Evidence::Overtaken));
+    }
+
+    #[test]
+    fn equal_values_of_several_commits_are_no_evidence() {
+        let evidence = judged([("split", 9), ("128", 8), ("unclaimed", 9)]);
+        assert!(matches!(evidence, Evidence::Overtaken));
+    }
+
+    #[test]
+    fn commit_with_a_rewritten_key_is_overtaken() {
+        let evidence = judged([("split", 9), ("128", 9), ("claimed", 10)]);
+        assert!(matches!(evidence, Evidence::Overtaken));
+    }
+
+    #[test]
+    fn commit_with_unchanged_keys_is_undecided() {
+        let evidence = judged([("active", 5), ("64", 6), ("", 4)]);
+        assert!(matches!(evidence, Evidence::Undecided));
     }
 }

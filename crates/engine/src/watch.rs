@@ -1,8 +1,7 @@
-//! A value that changes, and those who wait for it to.
+//! A value with change notifications.
 //!
-//! It is what `tokio::sync::watch` is, with one difference: whoever waits is woken in the order in
-//! which the waiting began. There the order is random, to spare many threads a lock, and so a
-//! simulated run with the same seed would not be the same run.
+//! It works like `tokio::sync::watch`, except that receivers wake up in the order in which they
+//! began to wait. tokio's order is random, so a simulation would not be reproducible from its seed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -23,24 +22,24 @@ struct Versioned<T> {
     version: u64,
 }
 
-/// Whoever changes the value. Clones change the same one.
+/// Changes the value. Clones change the same value.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// Whoever looks at the value. Each remembers by itself what it has seen.
+/// Reads the value. Each receiver tracks the version that it has seen.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// The value of this moment. It cannot change while this is kept.
+/// The current value, locked against changes.
 pub struct Ref<'a, T>(RwLockReadGuard<'a, Versioned<T>>);
 
-/// Nobody is left who could change the value.
+/// All senders are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody is left who could change the value")]
+#[error("all senders of the value are dropped")]
 pub struct Closed;
 
-/// A value, whoever changes it, and somebody who has seen it.
+/// Returns a sender and a receiver that has seen the initial value.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
@@ -49,14 +48,13 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 
 impl<T> Shared<T> {
     fn look(&self) -> RwLockReadGuard<'_, Versioned<T>> {
-        // What is inside is whole after every statement, unless whoever changed it panicked in the
-        // middle; then it is whatever was left.
+        // The value is consistent after every statement, unless a change panicked halfway.
         self.now.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody looks at yet.
+    /// Creates a value without receivers.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(Shared {
@@ -66,7 +64,7 @@ impl<T> Sender<T> {
         }))
     }
 
-    /// Somebody who has seen the value as it is now.
+    /// Creates a receiver that has seen the current value.
     #[must_use]
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver { shared: Arc::clone(&self.0), seen: self.0.look().version }
@@ -78,7 +76,7 @@ impl<T> Sender<T> {
         Ref(self.0.look())
     }
 
-    /// Changes the value, and tells everybody if `change` says that it did.
+    /// Changes the value, and wakes the receivers if `change` returns true.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         {
             let mut now = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +89,7 @@ impl<T> Sender<T> {
         true
     }
 
-    /// Changes the value, and tells everybody.
+    /// Changes the value, and wakes the receivers.
     pub fn send_modify(&self, change: impl FnOnce(&mut T)) {
         self.send_if_modified(|value| {
             change(value);
@@ -99,7 +97,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Puts another value in place, tells everybody, and gives back the one before.
+    /// Replaces the value, wakes the receivers, and returns the previous value.
     pub fn send_replace(&self, mut value: T) -> T {
         self.send_modify(|now| std::mem::swap(now, &mut value));
         value
@@ -128,7 +126,7 @@ impl<T> Receiver<T> {
         Ref(self.shared.look())
     }
 
-    /// The value as it is now, which counts as seen.
+    /// The current value, which counts as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let now = self.shared.look();
         self.seen = now.version;
@@ -147,7 +145,7 @@ impl<T> Receiver<T> {
     pub async fn changed(&mut self) -> Result<(), Closed> {
         let Self { shared, seen } = self;
         loop {
-            // Whoever changes the value from here on is heard.
+            // Changes from here on wake this receiver.
             let mut changed = pin!(shared.changed.notified());
             changed.as_mut().enable();
             let is_closed = shared.senders.load(Ordering::Acquire) == 0;
@@ -163,7 +161,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until the value is as wanted, which it may be already.
+    /// Waits until the value satisfies `is_wanted`. It may do so at once.
     pub async fn wait_for(
         &mut self,
         mut is_wanted: impl FnMut(&T) -> bool,
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_every_change_since_it_looked_and_of_the_end() {
+    fn receiver_wakes_up_for_changes_and_for_the_end() {
         let (sender, mut receiver) = channel(1);
         assert_eq!(receiver.has_changed(), Ok(false));
         assert_eq!(sender.send_replace(2), 1);
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_change_is_seen_before_the_end_is() {
+    fn last_change_is_seen_before_the_end() {
         let (sender, mut receiver) = channel(1);
         sender.send_replace(2);
         drop(sender);
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_may_be_there_already() {
+    fn wait_for_accepts_the_current_value() {
         let (sender, mut receiver) = channel(1);
         {
             let mut waiting = pin!(receiver.wait_for(|value| *value == 3));
@@ -265,22 +263,22 @@ mod tests {
         assert!(matches!(poll(pin!(receiver.wait_for(|it| *it == 4))), Poll::Ready(Err(Closed))));
     }
 
-    struct Named(usize, Arc<Mutex<Vec<usize>>>);
+    struct Recorder(usize, Arc<Mutex<Vec<usize>>>);
 
-    impl Wake for Named {
+    impl Wake for Recorder {
         fn wake(self: Arc<Self>) {
             self.1.lock().unwrap().push(self.0);
         }
     }
 
     #[test]
-    fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
+    fn receivers_wake_up_in_the_order_of_waiting() {
         let (sender, receiver) = channel(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut receivers: Vec<_> = (0..40).map(|_| receiver.clone()).collect();
         let mut waiting: Vec<_> = receivers.iter_mut().map(|one| Box::pin(one.changed())).collect();
         for (name, waits) in waiting.iter_mut().enumerate() {
-            let waker = Waker::from(Arc::new(Named(name, Arc::clone(&woken))));
+            let waker = Waker::from(Arc::new(Recorder(name, Arc::clone(&woken))));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         sender.send_replace(1);

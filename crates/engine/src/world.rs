@@ -1,4 +1,4 @@
-//! The real world: the only module that knows a runtime, a clock and chance.
+//! The real environment: the only module that uses a runtime, a clock and randomness.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -9,18 +9,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
-/// The world as it is, on the current tokio runtime.
+/// The real environment, on the current tokio runtime.
 #[derive(Clone, Debug)]
 pub struct TokioEnv {
     runtime: tokio::runtime::Handle,
     start: Moment,
 }
 
-/// A moment on a clock that never jumps, and goes on while the machine sleeps.
+/// A point on a monotonic clock that keeps running while the machine is suspended.
 ///
-/// The sessions of a store on other machines do not wait for a machine that sleeps. Those of a
-/// store in a folder do, for all who use it sleep as well; whoever goes by this clock then stops
-/// serving too early, which costs a pause, and never too late.
+/// Sessions of a remote store expire while this machine is suspended. Sessions of a store in a
+/// folder do not, because all its users are suspended too. There a member stops serving too early,
+/// which costs a pause, but never too late.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug)]
 struct Moment(Duration);
@@ -37,12 +37,12 @@ impl Moment {
     }
 }
 
-/// Where there is no such clock, one that may stand still while the machine sleeps.
+/// Fallback: a monotonic clock that may stop while the machine is suspended.
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant as Moment;
 
 impl TokioEnv {
-    /// Uses the runtime that the caller runs on; none if there is none.
+    /// Uses the caller's runtime; none if the caller is outside of one.
     #[must_use]
     pub fn current() -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
@@ -65,7 +65,7 @@ impl Env for TokioEnv {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        // Nobody waits for it: it ends by itself when what it serves is gone.
+        // The task is detached. It ends when the object that it serves is dropped.
         drop(self.runtime.spawn(task));
     }
 

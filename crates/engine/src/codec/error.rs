@@ -16,7 +16,7 @@ pub struct DecodeError {
     pub offset: usize,
 }
 
-/// DecodeProblem of a stored value.
+/// Reason why a stored value does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeProblem {
     /// It is empty, by which a store reports that it lost or damaged the bytes.

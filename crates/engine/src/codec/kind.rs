@@ -16,7 +16,7 @@ macro_rules! kinds {
 
             /// Returns the kind of a byte. Zero is no kind, so that zeros are no record.
             #[must_use]
-            pub const fn from_byte(byte: u8) -> Option<Self> {
+            pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
                 match byte {
                     $($byte => Some(Self::$kind),)+
                     _ => None,

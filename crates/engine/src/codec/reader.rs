@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the error for a problem with the field at `offset`.
-    pub const fn fail_at(&self, offset: usize, problem: DecodeProblem) -> DecodeError {
+    pub(super) const fn fail_at(&self, offset: usize, problem: DecodeProblem) -> DecodeError {
         DecodeError { kind: self.kind, problem, offset }
     }
 

@@ -1,4 +1,4 @@
-//! A store whose commits meet a fate that the test has chosen.
+//! A store with scripted faults.
 
 use std::collections::VecDeque;
 use std::future::{Future, pending};
@@ -11,55 +11,55 @@ use shardwright_store::{
     WatchError, Write,
 };
 
-/// What becomes of a commit.
+/// Reaction of the store to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// All goes well.
-    Go,
-    /// It is refused.
+pub(crate) enum Reaction {
+    /// Applies it.
+    Apply,
+    /// Refuses it.
     Refuse,
-    /// It is refused if it writes anything: the store is full, and only deletes.
+    /// Refuses it if it puts anything: the store is full and accepts deletes only.
     RefusePuts,
-    /// The store is damaged.
+    /// Reports a damaged store.
     Corrupt,
-    /// It is applied, and the answer gets lost.
+    /// Applies it, and loses the answer.
     LoseAnswer,
-    /// It gets lost, or is only late: [`Flaky::deliver_late`] applies it.
+    /// Delays it with an unknown outcome. [`FlakyStore::deliver_late`] applies it.
     Late,
-    /// Nothing more is heard of it, and it was not applied.
+    /// Never answers, and does not apply it.
     HangBefore,
-    /// Nothing more is heard of it, and it was applied.
+    /// Never answers, but applies it.
     HangAfter,
 }
 
 #[derive(Default)]
 struct Script {
-    fates: VecDeque<Fate>,
-    /// What becomes of commits when no fate is left for them.
-    afterwards: Option<Fate>,
+    reactions: VecDeque<Reaction>,
+    /// Reaction to commits after the script.
+    afterwards: Option<Reaction>,
     late: Vec<Commit>,
     refuse_reads: bool,
     refuse_scans: bool,
-    /// What becomes of signs of life; they go well unless something else is said.
-    signs: Option<Fate>,
+    /// Reaction to keep-alive requests.
+    keep_alives: Option<Reaction>,
     commits: usize,
     limits: Option<StoreLimits>,
 }
 
-type Happening = Box<dyn FnMut() + Send>;
+type Hook = Box<dyn FnMut() + Send>;
 
-/// A client of a store with a script of its own; clones share it.
+/// A client of a store with a script. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Flaky<S> {
+pub(crate) struct FlakyStore<S> {
     store: S,
     script: Arc<Mutex<Script>>,
-    /// Called when a commit is late, hangs, or its answer gets lost.
-    meanwhile: Arc<Mutex<Option<Happening>>>,
+    /// Called when a commit is delayed, hangs, or its answer is lost.
+    hook: Arc<Mutex<Option<Hook>>>,
 }
 
-impl<S: Store> Flaky<S> {
+impl<S: Store> FlakyStore<S> {
     pub(crate) fn new(store: S) -> Self {
-        Self { store, script: Arc::default(), meanwhile: Arc::default() }
+        Self { store, script: Arc::default(), hook: Arc::default() }
     }
 
     pub(crate) fn with_limits(store: S, limits: StoreLimits) -> Self {
@@ -68,24 +68,28 @@ impl<S: Store> Flaky<S> {
         flaky
     }
 
-    /// The fates of the next commits; those after them go well.
-    pub(crate) fn next(&self, fates: impl IntoIterator<Item = Fate>) {
+    /// Scripts the reactions to the next commits. Later ones are applied.
+    pub(crate) fn next(&self, reactions: impl IntoIterator<Item = Reaction>) {
         let mut script = self.script.lock().unwrap();
-        script.fates = fates.into_iter().collect();
+        script.reactions = reactions.into_iter().collect();
         script.afterwards = None;
     }
 
-    /// The fate of the commit after the next `skip`, which go well, and of all that follow.
-    pub(crate) fn henceforth(&self, skip: usize, fate: Fate) {
+    /// Applies the next `skip` commits, and reacts to all later ones in one way.
+    pub(crate) fn always_after(&self, skip: usize, reaction: Reaction) {
         let mut script = self.script.lock().unwrap();
-        script.fates = std::iter::repeat_n(Fate::Go, skip).collect();
-        script.afterwards = Some(fate);
+        script.reactions = std::iter::repeat_n(Reaction::Apply, skip).collect();
+        script.afterwards = Some(reaction);
     }
 
-    /// The fates of the next commits, and of all that follow.
-    pub(crate) fn script(&self, fates: impl IntoIterator<Item = Fate>, afterwards: Fate) {
+    /// Scripts the reactions to the next commits, and to all later ones.
+    pub(crate) fn script(
+        &self,
+        reactions: impl IntoIterator<Item = Reaction>,
+        afterwards: Reaction,
+    ) {
         let mut script = self.script.lock().unwrap();
-        script.fates = fates.into_iter().collect();
+        script.reactions = reactions.into_iter().collect();
         script.afterwards = Some(afterwards);
     }
 
@@ -93,28 +97,27 @@ impl<S: Store> Flaky<S> {
         self.script.lock().unwrap().refuse_reads = refuse;
     }
 
-    /// Whether keys can be read one by one, and not as a range.
+    /// Refuses scans, but not loads.
     pub(crate) fn refuse_scans(&self, refuse: bool) {
         self.script.lock().unwrap().refuse_scans = refuse;
     }
 
-    /// The fate of all signs of life from now on: one of going well, being refused, or never being
-    /// answered.
-    pub(crate) fn signs(&self, fate: Fate) {
-        self.script.lock().unwrap().signs = Some(fate);
+    /// Sets the reaction to keep-alive requests: apply, refuse or never answer.
+    pub(crate) fn keep_alives(&self, reaction: Reaction) {
+        self.script.lock().unwrap().keep_alives = Some(reaction);
     }
 
-    /// What happens when a commit meets with an accident, once.
-    pub(crate) fn meanwhile(&self, happens: impl FnMut() + Send + 'static) {
-        *self.meanwhile.lock().unwrap() = Some(Box::new(happens));
+    /// Runs a hook once, when the next commit is delayed, hangs, or loses its answer.
+    pub(crate) fn on_fault(&self, hook: impl FnMut() + Send + 'static) {
+        *self.hook.lock().unwrap() = Some(Box::new(hook));
     }
 
-    /// How many commits there were.
+    /// Number of commits so far.
     pub(crate) fn commits(&self) -> usize {
         self.script.lock().unwrap().commits
     }
 
-    /// Commits that come late arrive now. Tells how many of them were applied.
+    /// Delivers the delayed commits, and returns how many were applied.
     pub(crate) async fn deliver_late(&self) -> usize {
         let late = std::mem::take(&mut self.script.lock().unwrap().late);
         let mut applied = 0;
@@ -124,15 +127,15 @@ impl<S: Store> Flaky<S> {
         applied
     }
 
-    fn fate(&self) -> Fate {
+    fn next_reaction(&self) -> Reaction {
         let mut script = self.script.lock().unwrap();
         script.commits += 1;
-        script.fates.pop_front().or(script.afterwards).unwrap_or(Fate::Go)
+        script.reactions.pop_front().or(script.afterwards).unwrap_or(Reaction::Apply)
     }
 
-    fn accident(&self) {
-        let happens = self.meanwhile.lock().unwrap().take();
-        happens.into_iter().for_each(|mut happens| happens());
+    fn run_hook(&self) {
+        let hook = self.hook.lock().unwrap().take();
+        hook.into_iter().for_each(|mut hook| hook());
     }
 
     fn check_read(&self) -> Result<(), StoreError> {
@@ -144,10 +147,10 @@ impl<S: Store> Flaky<S> {
 }
 
 fn fault() -> Fault {
-    Fault::new(FaultKind::Full, "the test says so")
+    Fault::new(FaultKind::Full, "scripted by the test")
 }
 
-impl<S: Store> Store for Flaky<S> {
+impl<S: Store> Store for FlakyStore<S> {
     async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
         self.check_read()?;
         self.store.load(keys).await
@@ -163,33 +166,33 @@ impl<S: Store> Store for Flaky<S> {
 
     async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         commit.check(&self.limits())?;
-        match self.fate() {
-            Fate::Go => self.store.commit(commit).await,
-            Fate::Refuse => Err(CommitError::NotApplied(fault())),
-            Fate::RefusePuts
+        match self.next_reaction() {
+            Reaction::Apply => self.store.commit(commit).await,
+            Reaction::Refuse => Err(CommitError::NotApplied(fault())),
+            Reaction::RefusePuts
                 if commit.writes().iter().any(|write| matches!(write, Write::Put { .. })) =>
             {
                 Err(CommitError::NotApplied(fault()))
             }
-            Fate::RefusePuts => self.store.commit(commit).await,
-            Fate::Corrupt => Err(CommitError::Corrupt(fault())),
-            Fate::LoseAnswer => {
+            Reaction::RefusePuts => self.store.commit(commit).await,
+            Reaction::Corrupt => Err(CommitError::Corrupt(fault())),
+            Reaction::LoseAnswer => {
                 let _lost = self.store.commit(commit).await;
-                self.accident();
+                self.run_hook();
                 Err(CommitError::Unknown(fault()))
             }
-            Fate::Late => {
+            Reaction::Late => {
                 self.script.lock().unwrap().late.push(commit);
-                self.accident();
+                self.run_hook();
                 Err(CommitError::Unknown(fault()))
             }
-            Fate::HangBefore => {
-                self.accident();
+            Reaction::HangBefore => {
+                self.run_hook();
                 pending().await
             }
-            Fate::HangAfter => {
+            Reaction::HangAfter => {
                 let _lost = self.store.commit(commit).await;
-                self.accident();
+                self.run_hook();
                 pending().await
             }
         }
@@ -204,10 +207,10 @@ impl<S: Store> Store for Flaky<S> {
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        let fate = self.script.lock().unwrap().signs;
-        match fate {
-            None | Some(Fate::Go) => self.store.keep_alive(session).await,
-            Some(Fate::HangBefore) => pending().await,
+        let reaction = self.script.lock().unwrap().keep_alives;
+        match reaction {
+            None | Some(Reaction::Apply) => self.store.keep_alive(session).await,
+            Some(Reaction::HangBefore) => pending().await,
             Some(_) => Err(StoreError::Unavailable(fault()).into()),
         }
     }
@@ -221,11 +224,11 @@ impl<S: Store> Store for Flaky<S> {
     }
 }
 
-/// Another client of the same store, whose every call lets others go first.
+/// A client of a store that yields before every call.
 #[derive(Clone)]
-pub(crate) struct Polite<S>(pub(crate) S);
+pub(crate) struct YieldingStore<S>(pub(crate) S);
 
-async fn after_others<T>(call: impl Future<Output = T>) -> T {
+async fn yield_then<T>(call: impl Future<Output = T>) -> T {
     let mut waited = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut waited, true) {
@@ -238,33 +241,33 @@ async fn after_others<T>(call: impl Future<Output = T>) -> T {
     call.await
 }
 
-impl<S: Store> Store for Polite<S> {
+impl<S: Store> Store for YieldingStore<S> {
     async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
-        after_others(self.0.load(keys)).await
+        yield_then(self.0.load(keys)).await
     }
 
     async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
-        after_others(self.0.scan(range, page)).await
+        yield_then(self.0.scan(range, page)).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
-        after_others(self.0.commit(commit)).await
+        yield_then(self.0.commit(commit)).await
     }
 
     async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
-        after_others(self.0.watch(range, after)).await
+        yield_then(self.0.watch(range, after)).await
     }
 
     async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
-        after_others(self.0.open_session(ttl)).await
+        yield_then(self.0.open_session(ttl)).await
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        after_others(self.0.keep_alive(session)).await
+        yield_then(self.0.keep_alive(session)).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
-        after_others(self.0.close_session(session)).await
+        yield_then(self.0.close_session(session)).await
     }
 
     fn limits(&self) -> StoreLimits {

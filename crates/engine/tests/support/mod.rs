@@ -1,4 +1,4 @@
-//! A world whose clock the test moves. Tests of the crates above use it, too.
+//! An environment whose clock the test moves. Tests of other crates use it, too.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use std::time::Duration;
 use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use shardwright_store::SessionClock;
 
-/// Milliseconds that only the test counts.
+/// A clock that the test advances, in milliseconds.
 #[derive(Clone, Default)]
 pub(crate) struct ManualClock(Arc<AtomicU64>);
 
@@ -36,7 +36,7 @@ impl SessionClock for ManualClock {
     }
 }
 
-/// Tasks and pauses are tokio's, time is the test's.
+/// An environment with tokio's tasks and pauses and the test's clock.
 #[derive(Clone)]
 pub(crate) struct TestEnv {
     pub(crate) clock: ManualClock,
@@ -52,7 +52,7 @@ impl Env for TestEnv {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        // Back-offs are short and real; what waits for the clock waits until the test ends.
+        // Back-offs take real time. Longer pauses outlast the test.
         Box::pin(tokio::time::sleep(duration))
     }
 

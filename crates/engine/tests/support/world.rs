@@ -1,5 +1,5 @@
-//! A world on one thread: its clock stands still until the test moves it, and its tasks run when
-//! the test lets them, in the order in which they were woken.
+//! A simulated environment on one thread. The test moves its clock and runs its tasks, in the order
+//! of their wake-ups.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -13,13 +13,13 @@ use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
 use super::ManualClock;
 
-/// Whoever waits for less than this only lets others go first: back-offs, and pauses before a
-/// watch is set up again. The clock does not move for them.
+/// Shorter pauses only yield: back-offs, and pauses before a watch is opened again. The clock does
+/// not move for them.
 const SHORT: Duration = Duration::from_secs(1);
-/// How long a store with threads of its own may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for stores with threads of their own.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time, tasks and chance of one test.
+/// Clock, tasks and randomness of one test.
 #[derive(Clone)]
 pub(crate) struct World {
     inner: Arc<Inner>,
@@ -27,37 +27,37 @@ pub(crate) struct World {
 
 struct Inner {
     clock: ManualClock,
-    /// How far the calendar is off.
-    calendar_off_ms: AtomicI64,
+    /// Offset of the wall clock.
+    wall_clock_offset_ms: AtomicI64,
     tasks: Mutex<Vec<Task>>,
     sleepers: Mutex<Vec<Waker>>,
-    chance: Mutex<fastrand::Rng>,
+    rng: Mutex<fastrand::Rng>,
 }
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
-    woken: Arc<Alarm>,
+    woken: Arc<WakeUp>,
 }
 
-/// Remembers that somebody rang, and wakes the thread that may be asleep.
-struct Alarm {
-    rung: AtomicBool,
+/// Records a wake-up, and unparks the thread.
+struct WakeUp {
+    is_pending: AtomicBool,
     thread: Thread,
 }
 
-impl Alarm {
+impl WakeUp {
     fn new() -> Arc<Self> {
-        Arc::new(Self { rung: AtomicBool::new(true), thread: std::thread::current() })
+        Arc::new(Self { is_pending: AtomicBool::new(true), thread: std::thread::current() })
     }
 
     fn take(&self) -> bool {
-        self.rung.swap(false, Ordering::SeqCst)
+        self.is_pending.swap(false, Ordering::SeqCst)
     }
 }
 
-impl Wake for Alarm {
+impl Wake for WakeUp {
     fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::SeqCst);
+        self.is_pending.store(true, Ordering::SeqCst);
         self.thread.unpark();
     }
 }
@@ -66,10 +66,10 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let inner = Inner {
             clock: ManualClock::default(),
-            calendar_off_ms: AtomicI64::new(0),
+            wall_clock_offset_ms: AtomicI64::new(0),
             tasks: Mutex::default(),
             sleepers: Mutex::default(),
-            chance: Mutex::new(fastrand::Rng::with_seed(seed)),
+            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -89,9 +89,9 @@ impl World {
         }
     }
 
-    /// Sets the calendar, and leaves alone the clock that does not jump.
-    pub(crate) fn set_calendar_off(&self, millis: i64) {
-        self.inner.calendar_off_ms.store(millis, Ordering::Relaxed);
+    /// Sets the wall clock, but not the monotonic clock.
+    pub(crate) fn set_wall_clock_offset(&self, millis: i64) {
+        self.inner.wall_clock_offset_ms.store(millis, Ordering::Relaxed);
     }
 
     /// Runs tasks until all of them wait for something.
@@ -117,60 +117,90 @@ impl World {
         progress
     }
 
-    /// Runs a future to its end, and tasks only while it waits.
+    /// Runs a future to completion, and tasks only while it waits.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        let alarm = Alarm::new();
-        let waker = Waker::from(Arc::clone(&alarm));
+        let wake_up = WakeUp::new();
+        let waker = Waker::from(Arc::clone(&wake_up));
         let mut future = pin!(future);
         let mut idle_since: Option<Instant> = None;
         loop {
-            if alarm.take()
+            if wake_up.take()
                 && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return result;
             }
-            if self.run_woken() || alarm.rung.load(Ordering::SeqCst) {
+            if self.run_woken() || wake_up.is_pending.load(Ordering::SeqCst) {
                 idle_since = None;
                 continue;
             }
-            // The thread may be woken for what is long done, so what counts is how long nothing
-            // has happened.
+            // The thread may be unparked without progress, so the timeout counts the time without
+            // progress.
             let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
-            assert!(idle < PATIENCE, "everybody waits, and nothing can happen any more");
-            std::thread::park_timeout(PATIENCE - idle);
+            assert!(idle < TIMEOUT, "no task can make progress");
+            std::thread::park_timeout(TIMEOUT - idle);
         }
     }
 
-    /// Runs a future until it ends or nothing can happen any more; then it is dropped, like one
-    /// whose process dies.
+    /// Runs a future until it ends or makes no progress. Then drops it, like a crash.
     pub(crate) fn run_or_drop<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         self.run_until_stuck(future.as_mut())
     }
 
-    /// Runs a future until it ends or nothing can happen any more.
+    /// Runs a future until it ends or makes no progress.
     pub(crate) fn run_until_stuck<T>(
         &self,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        let alarm = Alarm::new();
-        let waker = Waker::from(Arc::clone(&alarm));
+        let wake_up = WakeUp::new();
+        let waker = Waker::from(Arc::clone(&wake_up));
         loop {
-            if alarm.take()
+            if wake_up.take()
                 && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return Some(result);
             }
-            if !self.run_woken() && !alarm.rung.load(Ordering::SeqCst) {
+            if !self.run_woken() && !wake_up.is_pending.load(Ordering::SeqCst) {
                 return None;
             }
         }
     }
 }
 
+/// Polls two futures to completion, in an order that the seed decides.
+pub(crate) async fn race<A, B>(
+    seed: u64,
+    one: impl Future<Output = A>,
+    other: impl Future<Output = B>,
+) -> (A, B) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut a, mut b) = (None, None);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    std::future::poll_fn(move |context| {
+        if a.is_none() && (b.is_some() || rng.bool()) {
+            if let Poll::Ready(done) = one.as_mut().poll(context) {
+                a = Some(done);
+            }
+        } else if b.is_none()
+            && let Poll::Ready(done) = other.as_mut().poll(context)
+        {
+            b = Some(done);
+        }
+        match (a.take(), b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (left, right) => {
+                (a, b) = (left, right);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 impl Env for World {
     fn wall_clock(&self) -> LogicalTime {
-        let off_ms = self.inner.calendar_off_ms.load(Ordering::Relaxed);
+        let off_ms = self.inner.wall_clock_offset_ms.load(Ordering::Relaxed);
         LogicalTime::from_millis(self.inner.clock.millis().saturating_add_signed(off_ms))
     }
 
@@ -200,11 +230,11 @@ impl Env for World {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        let task = Task { future: task, woken: Alarm::new() };
+        let task = Task { future: task, woken: WakeUp::new() };
         self.inner.tasks.lock().unwrap().push(task);
     }
 
     fn random(&self) -> u64 {
-        self.inner.chance.lock().unwrap().u64(..)
+        self.inner.rng.lock().unwrap().u64(..)
     }
 }
