@@ -1,4 +1,4 @@
-//! The coordinator as a backend: one match from requests to typed functions, and those that change
+//! The coordinator as a backend: one match from requests to typed functions, and the operations on
 //! shards.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use shardwright_coordination::{
     HolderNotice, IdempotentOutcome, ParkError, ReleaseError, RenewError, RenewResult, Reply,
     Request, RestoredShardState, ShardHead, ShardRecord, SplitError, UnparkError,
 };
-use shardwright_engine::fault;
+use shardwright_engine::{fault, operation};
 use shardwright_store::Write;
 
 use crate::coordinator::StoredCoordinator;
@@ -32,15 +32,16 @@ impl StoredCoordinator {
         request: Renew,
     ) -> Result<RenewResult, RenewError> {
         let lease = &request.lease;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
-            let renewed = ops::renew(context, &mut draft.record, &request, &mut draft.events)?;
-            Ok::<_, RenewError>(RuleDecision::Store(renewed))
-        });
+        let address = ShardAddress { tenant, key: lease.key() };
+        let renewed =
+            self.core.on_shard(address, Some(lease), operation!("renew"), |context, draft| {
+                let renewed = ops::renew(context, &mut draft.record, &request, &mut draft.events)?;
+                Ok::<_, RenewError>(RuleDecision::Store(renewed))
+            });
         let Done { answer, now, .. } = renewed.await?;
         let new_deadline = answer.deadline();
-        let aside = self.core.aside(place, lease.fence(), Some(new_deadline), now).await;
-        Ok(RenewResult { new_deadline, notice: aside.notice, capacity: aside.capacity })
+        let hints = self.core.holder_hints(address, lease.fence(), Some(new_deadline), now).await;
+        Ok(RenewResult { new_deadline, notice: hints.notice, capacity: hints.capacity })
     }
 
     pub(crate) async fn checkpoint(
@@ -49,18 +50,19 @@ impl StoredCoordinator {
         request: Checkpoint<&[u8]>,
     ) -> Checkpointed {
         let lease = &request.lease;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
-            let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::checkpoint(context, record, &request, events).map(verdict)
-        });
+        let address = ShardAddress { tenant, key: lease.key() };
+        let moved =
+            self.core.on_shard(address, Some(lease), operation!("checkpoint"), |context, draft| {
+                let (record, events) = (&mut draft.record, &mut draft.events);
+                ops::checkpoint(context, record, &request, events).map(decision)
+            });
         let Done { answer, now, shard } = moved.await?;
         if !HolderNotice::is_owed(&answer) {
             return Ok(answer.map(|()| None));
         }
         let fence = shard.record.head.fence;
-        let aside = self.core.aside(place, fence, None, now).await;
-        Ok(answer.map(|()| aside.notice))
+        let hints = self.core.holder_hints(address, fence, None, now).await;
+        Ok(answer.map(|()| hints.notice))
     }
 
     pub(crate) async fn complete(
@@ -69,11 +71,12 @@ impl StoredCoordinator {
         request: Complete<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
         let lease = &request.lease;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
-            let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::complete(context, record, &request, events).map(verdict)
-        });
+        let address = ShardAddress { tenant, key: lease.key() };
+        let done =
+            self.core.on_shard(address, Some(lease), operation!("complete"), |context, draft| {
+                let (record, events) = (&mut draft.record, &mut draft.events);
+                ops::complete(context, record, &request, events).map(decision)
+            });
         Ok(done.await?.answer)
     }
 
@@ -83,11 +86,12 @@ impl StoredCoordinator {
         request: ParkShard<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
         let lease = &request.lease;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let parked = self.core.on_shard(place, Some(lease), "park", |context, draft| {
-            let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::park(context, record, &request, events).map(verdict)
-        });
+        let address = ShardAddress { tenant, key: lease.key() };
+        let parked =
+            self.core.on_shard(address, Some(lease), operation!("park"), |context, draft| {
+                let (record, events) = (&mut draft.record, &mut draft.events);
+                ops::park(context, record, &request, events).map(decision)
+            });
         Ok(parked.await?.answer)
     }
 
@@ -97,11 +101,12 @@ impl StoredCoordinator {
         request: Release,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
         let lease = &request.lease;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
-            let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::release(context, record, &request, events).map(verdict)
-        });
+        let address = ShardAddress { tenant, key: lease.key() };
+        let released =
+            self.core.on_shard(address, Some(lease), operation!("release"), |context, draft| {
+                let (record, events) = (&mut draft.record, &mut draft.events);
+                ops::release(context, record, &request, events).map(decision)
+            });
         Ok(released.await?.answer)
     }
 
@@ -112,19 +117,20 @@ impl StoredCoordinator {
     ) -> SplitReplaced {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
-        let place = ShardAddress { tenant, key: lease.key() };
-        let split = self.core.split_shard(place, lease, "split_replace", |context, draft| {
-            match ops::split_replace(context, &draft.record, lease, plan, op)? {
-                ReplaceStep::Replayed(before) => {
-                    Ok(RuleDecision::Answer(IdempotentOutcome::Replayed(before)))
+        let address = ShardAddress { tenant, key: lease.key() };
+        let split =
+            self.core.split_shard(address, lease, operation!("split_replace"), |context, draft| {
+                match ops::split_replace(context, &draft.record, lease, plan, op)? {
+                    ReplaceStep::Replayed(before) => {
+                        Ok(RuleDecision::Answer(IdempotentOutcome::Replayed(before)))
+                    }
+                    ReplaceStep::Ready(pending) => {
+                        draft.new_shards = new_shards(pending.children(), &draft.record.head)?;
+                        let result = pending.apply(context, &mut draft.record, &mut draft.events);
+                        Ok(RuleDecision::Store(IdempotentOutcome::Executed(result)))
+                    }
                 }
-                ReplaceStep::Ready(pending) => {
-                    draft.new_shards = new_shards(pending.children(), &draft.record.head)?;
-                    let result = pending.apply(context, &mut draft.record, &mut draft.events);
-                    Ok(RuleDecision::Store(IdempotentOutcome::Executed(result)))
-                }
-            }
-        });
+            });
         let done: Result<Done<_>, SplitError> = split.await;
         Ok(done?.answer)
     }
@@ -136,9 +142,12 @@ impl StoredCoordinator {
     ) -> SplitOff {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
-        let place = ShardAddress { tenant, key: lease.key() };
-        let split = self.core.split_shard(place, lease, "split_residual", |context, draft| {
-            match ops::split_residual(context, &draft.record, lease, plan, op)? {
+        let address = ShardAddress { tenant, key: lease.key() };
+        let split = self.core.split_shard(
+            address,
+            lease,
+            operation!("split_residual"),
+            |context, draft| match ops::split_residual(context, &draft.record, lease, plan, op)? {
                 ResidualStep::Replayed(before) => {
                     Ok(RuleDecision::Answer(IdempotentOutcome::Replayed(before)))
                 }
@@ -148,8 +157,8 @@ impl StoredCoordinator {
                     let result = pending.apply(context, &mut draft.record, &mut draft.events)?;
                     Ok(RuleDecision::Store(IdempotentOutcome::Executed(result)))
                 }
-            }
-        });
+            },
+        );
         let done: Result<Done<_>, SplitError> = split.await;
         Ok(done?.answer)
     }
@@ -158,21 +167,22 @@ impl StoredCoordinator {
 impl StoredCoordinator {
     pub(crate) async fn acquire(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         worker: WorkerId,
     ) -> Result<RestoredShardState, AcquireError> {
-        let ShardAddress { tenant, key } = place;
+        let ShardAddress { tenant, key } = address;
         let seen = self.core.views.get(tenant, key.run);
         let skew_ms = self.core.config.skew_allowance_ms;
         let waiting = || Write::Delete { key: self.core.keys.waiting(tenant, key.run, worker) };
-        let acquired = self.core.on_shard(place, None, "acquire", |context, draft| {
-            let (record, events) = (&mut draft.record, &mut draft.events);
-            let acquired = ops::acquire(context, record, worker, skew_ms, events)?;
-            if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
-                draft.also.push(waiting());
-            }
-            Ok::<_, AcquireError>(RuleDecision::Store(acquired))
-        });
+        let acquired =
+            self.core.on_shard(address, None, operation!("acquire"), |context, draft| {
+                let (record, events) = (&mut draft.record, &mut draft.events);
+                let acquired = ops::acquire(context, record, worker, skew_ms, events)?;
+                if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
+                    draft.also.push(waiting());
+                }
+                Ok::<_, AcquireError>(RuleDecision::Store(acquired))
+            });
         let Done { answer, now, shard } = acquired.await?;
         let lease = match answer {
             Acquired::Granted(lease) => lease,
@@ -180,7 +190,7 @@ impl StoredCoordinator {
         };
         let mut scratch = AcquireScratch::new();
         let snapshot = scratch.restore(&shard.record);
-        let capacity = self.core.aside(place, lease.fence(), None, now).await.capacity;
+        let capacity = self.core.holder_hints(address, lease.fence(), None, now).await.capacity;
         Ok(RestoredShardState::from_view(&AcquireResultView { lease, snapshot, capacity }))
     }
 
@@ -189,25 +199,25 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: UnparkShard,
     ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        let place = ShardAddress { tenant, key: request.key };
-        let unparked = self.core.on_shard(place, None, "unpark", |context, draft| {
-            ops::unpark(context, &mut draft.record, &request, &mut draft.events).map(verdict)
+        let address = ShardAddress { tenant, key: request.key };
+        let unparked = self.core.on_shard(address, None, operation!("unpark"), |context, draft| {
+            ops::unpark(context, &mut draft.record, &request, &mut draft.events).map(decision)
         });
         Ok(unparked.await?.answer)
     }
 }
 
-/// What was done before is not stored again.
-fn verdict<T>(outcome: IdempotentOutcome<T>) -> RuleDecision<IdempotentOutcome<T>> {
+/// A replayed operation stores nothing.
+fn decision<T>(outcome: IdempotentOutcome<T>) -> RuleDecision<IdempotentOutcome<T>> {
     match outcome {
         IdempotentOutcome::Executed(_) => RuleDecision::Store(outcome),
         IdempotentOutcome::Replayed(_) => RuleDecision::Answer(outcome),
     }
 }
 
-/// The records of shards that a split makes.
+/// Records of the shards that a split creates.
 fn new_shards(shards: &[NewShard<'_>], parent: &ShardHead) -> Result<Vec<ShardRecord>, SplitError> {
-    let broken = |error: String| SplitError::from(fault::corrupt("split.new_shards", error));
+    let broken = |error: String| SplitError::from(fault::corrupt(operation!("split"), error));
     let record = |shard: &NewShard<'_>| {
         Ok(ShardRecord {
             head: shard.head(parent),
@@ -264,7 +274,7 @@ impl Backend for StoredCoordinator {
     }
 }
 
-/// Boxes a typed call, so that each operation takes no more room than it needs.
+/// Boxes a typed call, so that the future of each operation has its own size.
 fn answer<'a, T: Into<Reply>, E: Into<CoordError>>(
     call: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> BoxFuture<'a, Answer> {

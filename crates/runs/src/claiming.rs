@@ -1,4 +1,4 @@
-//! Taking whichever shard of a run can be had.
+//! Claiming any available shard of a run.
 
 use std::future::pending;
 use std::sync::PoisonError;
@@ -15,16 +15,17 @@ use shardwright_coordination::{
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
 use shardwright_engine::transact::{Settled, Tries};
-use shardwright_store::{Commit, Expect, Revision, Store};
+use shardwright_engine::{Operation, operation};
+use shardwright_store::{Commit, Expect, Revision};
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::records::{RunStateRecord, WaitingWorkerRecord};
 use crate::shard::ShardAddress;
 use crate::view::RunView;
 
-/// How many candidates are taken out of the view at a time.
+/// Candidates reserved at a time.
 const CANDIDATES_AT_A_TIME: usize = 4;
-const OPERATION: &str = "claim";
+const OPERATION: Operation = operation!("claim");
 
 impl StoredCoordinator {
     pub(crate) async fn claim_next_available(
@@ -53,7 +54,7 @@ impl StoredCoordinator {
     }
 
     pub(crate) async fn wait_until_claimable(&self, tenant: TenantId, run: RunId) {
-        // Without a view nobody can tell; the caller's own limit ends the wait.
+        // Without a view there are no notifications. The caller's own timeout ends the wait.
         let Ok(view) = self.core.view(tenant, run).await else { return pending().await };
         let now = self.core.now_at_most().await;
         let deadline = view.capacity(now).earliest_deadline;
@@ -75,7 +76,7 @@ impl StoredCoordinator {
 }
 
 impl StoredCoordinator {
-    /// The gate of a run that hands out shards. What the view says against it is looked up.
+    /// The gate of a run that hands out shards. If the view refuses, the stored gate decides.
     async fn open_gate(
         &self,
         tenant: TenantId,
@@ -92,9 +93,8 @@ impl StoredCoordinator {
             return Ok((gate, at));
         }
         let key = self.core.keys.gate(tenant, run);
-        let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
-        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        let Some(found) = snapshot.values.into_iter().next().flatten() else {
+        let (found, _) = self.core.load_one(&key, OPERATION).await?;
+        let Some(found) = found else {
             self.core.check_gate(tenant, run, OPERATION).await?;
             return Err(RunNotFound { run }.into());
         };
@@ -104,7 +104,7 @@ impl StoredCoordinator {
         Ok((gate, found.revision))
     }
 
-    /// What could be tried, as far as the view knows; nothing of a run that hands out nothing.
+    /// Claimable shards according to the view. A run that hands out no shards has none.
     pub(crate) async fn candidates(
         &self,
         tenant: TenantId,
@@ -141,14 +141,14 @@ impl StoredCoordinator {
                 return Err(walk.none(view.capacity(now).earliest_deadline).into());
             }
             for shard in &candidates.shards {
-                let place = ShardAddress { tenant, key: ShardKey::new(run, *shard) };
-                let refusal = match self.acquire(place, worker).await {
+                let address = ShardAddress { tenant, key: ShardKey::new(run, *shard) };
+                let refusal = match self.acquire(address, worker).await {
                     Ok(acquired) => return Ok(acquired),
                     Err(AcquireError::BackendError(InfraError::Corrupt { .. }))
-                        if self.core.cache.take_damaged(place) =>
+                        if self.core.cache.take_damaged(address) =>
                     {
-                        // A damaged shard is out of work, and no other is. Somebody may repair it,
-                        // of which nobody tells.
+                        // Only this shard is unavailable. A repair sends no notification, so try
+                        // again later.
                         view.note_held(*shard, now.saturating_add(lease_ms));
                         continue;
                     }
@@ -156,7 +156,8 @@ impl StoredCoordinator {
                 };
                 match walk.skip(*shard, refusal)? {
                     Skipped::HeldUntil(deadline) => view.note_held(*shard, deadline),
-                    // If that was an old read, nobody will tell; if not, the watch does.
+                    // A stale read is followed by no notification, so try again later. A current
+                    // one is followed by the watch.
                     Skipped::Stale => view.note_held(*shard, now.saturating_add(lease_ms)),
                     Skipped::Parked | Skipped::FenceExhausted => view.note_settled(*shard),
                 }
@@ -164,7 +165,7 @@ impl StoredCoordinator {
         }
     }
 
-    /// Counts a worker as waiting. It is a courtesy to others: if it fails, nobody is wronged.
+    /// Registers a worker as waiting. Failures are ignored, because the record is only a hint.
     async fn wait(
         &self,
         tenant: TenantId,
@@ -207,8 +208,7 @@ impl Core {
     }
 }
 
-/// Candidates that nobody else here tries at the same time. However the claim ends, they are
-/// given back.
+/// Candidates that no other claim of this process tries. They are returned when the claim ends.
 struct Reserved<'v> {
     view: &'v RunView,
     shards: Vec<ShardId>,

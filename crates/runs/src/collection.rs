@@ -1,9 +1,8 @@
-//! Taking away runs that nobody needs any more.
+//! Deleting runs after their retention.
 //!
-//! A run is marked first, so that nothing can be added to it; then its shards go, some at a time;
-//! and the run itself goes last. Whoever is interrupted leaves a marked run behind, with which
-//! anybody can go on. Every coordinator does that by itself now and then, for runs that are older
-//! than its retention.
+//! A run is marked first, so that nothing can be added to it. Then its shards are deleted, some at
+//! a time, and the run's record last. An interrupted collection leaves a marked run, and any
+//! process can continue. Every coordinator collects periodically, according to its retention.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use shardwright_coordination::{InfraError, RunStatus};
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
+use shardwright_engine::{Operation, operation};
 use shardwright_store::{
     Commit, CommitBuilder, Conflict, Continuation, Expect, Key, Revision, ScanError, ScanFrom,
     ScanPage, Store, StoreRange,
@@ -22,66 +22,65 @@ use crate::coordinator::{Core, StoredCoordinator};
 use crate::records::RunHeadRecord;
 use crate::view::RECORDS_PER_PAGE;
 
-const OPERATION: &str = "collect";
-/// Most keys that are deleted at a time.
+const OPERATION: Operation = operation!("collect");
+/// Most keys deleted per commit.
 const DELETES: usize = 500;
-/// However often somebody wants it, nothing is looked for more often than this.
+/// Shortest interval between collections.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A run and whose it is.
+/// Tenant and id of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunAddress {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which.
+    /// The run.
     pub run: RunId,
 }
 
-/// How long runs are kept.
+/// Retention of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How long after its end, in milliseconds; for ever, if it is the greatest number.
+    /// Time after its end, in milliseconds; `u64::MAX` for ever.
     pub ended_ms: u64,
-    /// How long a run may wait for its shards, in milliseconds; for ever, if it is the greatest
-    /// number.
+    /// Time that a run may wait for its shards, in milliseconds; `u64::MAX` for ever.
     pub initializing_ms: u64,
 }
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Retention {
-    /// Nothing is taken away.
+    /// Deletes nothing.
     pub const FOREVER: Self = Self { ended_ms: u64::MAX, initializing_ms: u64::MAX };
 }
 
-/// Runs are kept for thirty days after their end, and may wait for their shards for a day.
+/// Thirty days after the end of a run, and a day for a run without shards.
 impl Default for Retention {
     fn default() -> Self {
         Self { ended_ms: 30 * DAY_MS, initializing_ms: DAY_MS }
     }
 }
 
-/// What is common to deletions of a run's keys.
+/// Parameters of a deletion of a run's keys.
 pub(crate) struct DeleteRange {
     pub(crate) address: RunAddress,
-    /// What was there at this moment is found.
+    /// Keys that existed at this revision are found.
     pub(crate) since: Revision,
-    /// What has to hold all the while.
+    /// Expectation of every commit.
     pub(crate) guard: (Key, Expect),
 }
 
 impl StoredCoordinator {
-    /// Puts the runs that are active into `out`, in the order of tenants and ids.
+    /// Lists the active runs into `out`, by tenant and id.
     pub async fn list_active_runs_into(&self, out: &mut Vec<RunAddress>) -> Result<(), InfraError> {
         out.clear();
-        let runs = self.core.all_runs().await?;
+        let runs = self.core.all_runs(operation!("list_active_runs")).await?;
         let active = runs.into_iter().filter(|found| found.status == RunStatus::Active);
         out.extend(active.map(|found| found.address));
         Ok(())
     }
 
-    /// Takes away runs that have waited for their shards for `older_than_ms` or longer, and puts
-    /// them into `out`.
+    /// Deletes runs that have waited for their shards for `older_than_ms` or longer, and lists them
+    /// into `out`.
     pub async fn gc_stale_initializing_runs_into(
         &self,
         older_than_ms: u64,
@@ -91,8 +90,8 @@ impl StoredCoordinator {
         self.collect_into(retention, out).await
     }
 
-    /// Takes away what is not to be kept any longer, and puts it into `out`. A run that cannot be
-    /// taken away keeps no other from it; the first failure is told in the end.
+    /// Deletes runs past their retention, and lists them into `out`. A failed deletion does not
+    /// stop the others. Returns the first failure.
     pub async fn collect_into(
         &self,
         retention: Retention,
@@ -102,7 +101,7 @@ impl StoredCoordinator {
         let now = self.core.now_at_most().await;
         self.core.cache.forget_expired(now);
         let mut failure = None;
-        for found in self.core.all_runs().await? {
+        for found in self.core.all_runs(OPERATION).await? {
             if !found.is_due(now, retention) {
                 continue;
             }
@@ -116,11 +115,11 @@ impl StoredCoordinator {
     }
 }
 
-/// Clears away, now and then, what nobody needs any more, for as long as the coordinator lives.
+/// Collects periodically until the coordinator is dropped.
 pub(crate) async fn collect_periodically(core: Weak<Core>, env: Arc<dyn Env>, every: Duration) {
     let every = every.max(SHORTEST_INTERVAL);
     loop {
-        // Those who share a store do not all come at once.
+        // Jitter spreads the coordinators that share a store.
         let quarter_ms = u64::try_from(every.as_millis() / 4).unwrap_or(u64::MAX);
         let more = Duration::from_millis(env.random() % quarter_ms.max(1));
         env.sleep(every.saturating_add(more)).await;
@@ -129,13 +128,13 @@ pub(crate) async fn collect_periodically(core: Weak<Core>, env: Arc<dyn Env>, ev
         if retention == Retention::FOREVER {
             core.cache.forget_expired(core.now_at_most().await);
         } else {
-            // What could not be taken away now is found the next time.
+            // A failed deletion is repeated by the next collection.
             let _failed = StoredCoordinator { core }.collect_into(retention, &mut Vec::new()).await;
         }
     }
 }
 
-/// What collection needs to know of a run.
+/// State of a run that collection needs.
 struct FoundRun {
     address: RunAddress,
     at: Revision,
@@ -157,11 +156,11 @@ impl FoundRun {
 }
 
 impl Core {
-    async fn all_runs(&self) -> Result<Vec<FoundRun>, InfraError> {
-        let (_, entries) = self.list(&self.keys.runs()).await?;
+    async fn all_runs(&self, operation: Operation) -> Result<Vec<FoundRun>, InfraError> {
+        let (_, entries) = self.list(&self.keys.runs(), operation).await?;
         let mut runs = Vec::with_capacity(entries.len());
         for (key, found) in entries {
-            // One that cannot be read is somebody's to look at, not ours to take away.
+            // A record that cannot be read is left for an operator.
             let (Some((tenant, run)), Ok(stored)) =
                 (self.keys.parse_run(&key), RunHeadRecord::decode(&found.value))
             else {
@@ -179,7 +178,7 @@ impl Core {
         Ok(runs)
     }
 
-    /// Takes a run away; false if it has changed in between.
+    /// Deletes a run; false if it has changed in between.
     async fn collect(&self, found: &FoundRun) -> Result<bool, InfraError> {
         let RunAddress { tenant, run } = found.address;
         let run_key = self.keys.run(tenant, run);
@@ -204,7 +203,7 @@ impl Core {
         self.delete_last(found.address, at).await
     }
 
-    /// Deletes what is left of a run when its shards are gone; false if the run has changed.
+    /// Deletes the rest of a run after its shards; false if the run has changed.
     async fn delete_last(&self, address: RunAddress, at: Revision) -> Result<bool, InfraError> {
         let run_key = self.keys.run(address.tenant, address.run);
         let (is_overtaken, outcome) = (false, None);
@@ -212,7 +211,7 @@ impl Core {
         self.driver.transact(&mut last).await
     }
 
-    /// Marks a run, so that nothing can be added to it and nobody sees it any more; none if it has
+    /// Marks a run, so that nothing can be added to it and reads no longer find it; none if it has
     /// changed in between.
     async fn mark(&self, found: &FoundRun) -> Result<Option<Revision>, InfraError> {
         let RunAddress { tenant, run } = found.address;
@@ -229,9 +228,8 @@ impl Core {
             Settled::Full(error) if found.status.is_terminal() => error,
             settled => return Err(settled.into_failure(OPERATION)),
         };
-        // A full store may still take what only deletes, and a run that has ended and has no gate
-        // is gone for everybody. How many shards it had reserved stays with it until there is room
-        // again.
+        // A full store may still accept deletes, and reads do not find an ended run without a gate.
+        // The run's reservation remains until writes succeed again.
         let mark = Commit::builder()
             .guard(run_key, expect)
             .delete(self.keys.gate(tenant, run))
@@ -244,18 +242,12 @@ impl Core {
         }
     }
 
-    async fn revision_of(&self, key: &Key) -> Result<Option<Revision>, InfraError> {
-        let loaded = self.store.load(std::slice::from_ref(key)).await;
-        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        Ok(snapshot.values.into_iter().next().flatten().map(|found| found.revision))
-    }
-
-    /// Sends a commit about a run until its outcome is known, and takes note of what is stored.
+    /// Sends a commit of a run until its outcome is known, and updates the view.
     pub(crate) async fn settle_run(
         &self,
         RunAddress { tenant, run }: RunAddress,
         commit: &Commit,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Settled, InfraError> {
         let settled = self.driver.settle(operation, commit, Tries::UntilKnown).await?;
         if let Settled::Stored(revision) = settled {
@@ -264,12 +256,12 @@ impl Core {
         Ok(settled)
     }
 
-    /// Stores a commit about a run that may be applied twice; false if its guard does not hold.
+    /// Stores a commit of a run that is harmless to repeat; false if its guard does not hold.
     pub(crate) async fn store_under_guard(
         &self,
         address: RunAddress,
         commit: CommitBuilder,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<bool, InfraError> {
         let commit = transact::build(operation, commit)?;
         match self.settle_run(address, &commit, operation).await? {
@@ -279,14 +271,14 @@ impl Core {
         }
     }
 
-    /// Deletes those keys of a run that are in a range and left to delete, for as long as the guard
-    /// holds; false if it does not any more. What is under them is never all in memory.
+    /// Deletes the keys of a range that `is_left` selects, while the guard holds; false if it no
+    /// longer holds. Reads page by page, so that memory stays bounded.
     pub(crate) async fn delete_range(
         &self,
         DeleteRange { address, since, guard }: &DeleteRange,
         keys: &StoreRange,
         is_left: impl Fn(&Key) -> bool + Send + Sync,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<bool, InfraError> {
         let most = DELETES.min(self.store.limits().writes).max(1);
         let mut page = self.page_since(keys, *since, operation).await?;
@@ -307,14 +299,14 @@ impl Core {
         }
     }
 
-    /// The next page of a range, at the moment of those before. A store holds on to few moments, so
-    /// a page of another one is asked for only if that is gone.
+    /// The next page of a range, at the revision of the previous pages. A store keeps few revisions
+    /// for scans, so a newer one is used only if that one is gone.
     async fn page_after(
         &self,
         next: Continuation,
         keys: &StoreRange,
         since: Revision,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<ScanPage, InfraError> {
         let rest = after(&next.after, keys);
         let page = ScanFrom { after: Some(next), ..ScanFrom::first(RECORDS_PER_PAGE) };
@@ -324,12 +316,12 @@ impl Core {
         }
     }
 
-    /// The first page of a range as it was at a revision or later.
+    /// The first page of a range, at a revision or later.
     async fn page_since(
         &self,
         range: &StoreRange,
         at: Revision,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<ScanPage, InfraError> {
         let read = || async {
             let page = self.store.scan(range, ScanFrom::first(RECORDS_PER_PAGE)).await;
@@ -340,33 +332,36 @@ impl Core {
     }
 }
 
-/// What is deleted last of a run: its record, its name and its room.
+/// The last commit of a deletion: the run's record, name and reservation.
 struct LastDelete<'c> {
     core: &'c Core,
     address: RunAddress,
-    /// The revision of the run's record, which carries the mark.
+    /// Revision of the marked record.
     at: Revision,
     run_key: Key,
     is_overtaken: bool,
-    /// Known once the run's record is not as it was marked.
+    /// Known once the marked record has changed.
     outcome: Option<bool>,
 }
 
 impl Transaction for LastDelete<'_> {
-    /// The commit: it follows from what is read.
+    /// The commit, which follows from the reads.
     type Basis = Option<CommitBuilder>;
     type Answer = bool;
     type Output = bool;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         OPERATION
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        if self.is_overtaken && self.core.revision_of(&self.run_key).await? != Some(self.at) {
-            // Nothing but a collection changes a run that is marked.
-            self.outcome = Some(true);
+        if self.is_overtaken {
+            let (found, _) = self.core.load_one(&self.run_key, OPERATION).await?;
+            if found.is_none_or(|found| found.revision != self.at) {
+                // Only a collection changes a run that is marked.
+                self.outcome = Some(true);
+            }
         }
         if self.outcome.is_some() {
             return Ok((None, read));
@@ -377,13 +372,13 @@ impl Transaction for LastDelete<'_> {
             .delete(self.run_key.clone())
             .delete(keys.manifest(tenant, run))
             .delete(keys.watermark(tenant, run))
-            .delete(keys.purpose(tenant, run))
+            .delete(keys.label(tenant, run))
             .delete(keys.gate(tenant, run));
-        let last = match self.core.name_of(tenant, run, self.at).await? {
+        let last = match self.core.name_of(tenant, run, self.at, OPERATION).await? {
             Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
             None => last,
         };
-        Ok((Some(self.core.return_room(tenant, run, last, OPERATION).await?), read))
+        Ok((Some(self.core.return_shards(tenant, run, last, OPERATION).await?), read))
     }
 
     async fn decide(&mut self, commit: &Self::Basis) -> Decided<bool, InfraError> {
@@ -395,7 +390,7 @@ impl Transaction for LastDelete<'_> {
 
     fn not_stored(&mut self, _: bool, settled: &Settled) {
         match settled {
-            // Other processes reserve room, give some back, or give the name away.
+            // Another process reserved shards, returned some, or reassigned the name.
             Settled::Conflict(conflict) if is_at(conflict, &self.run_key, self.at) => {}
             Settled::Overtaken(_) => self.is_overtaken = true,
             _ => self.outcome = Some(false),
@@ -408,15 +403,12 @@ impl Transaction for LastDelete<'_> {
         is_gone: bool,
         stored: Option<(&Commit, Revision)>,
     ) -> bool {
-        if let Some((commit, revision)) = stored {
-            let RunAddress { tenant, run } = self.address;
-            self.core.note_commit(tenant, run, revision, commit.writes());
-        }
+        self.core.note_stored(self.address.tenant, self.address.run, stored);
         is_gone
     }
 }
 
-/// Whether a refused commit has found a key as it was at a revision.
+/// Whether a conflict has found a key at a revision.
 fn is_at(conflict: &Conflict, key: &Key, at: Revision) -> bool {
     let found = conflict.found.iter().find(|(found, _)| found == key);
     let found = found.and_then(|(_, found)| found.as_ref());

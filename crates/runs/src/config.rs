@@ -5,34 +5,34 @@ use shardwright_coordination::{CoordinatorRuntimeConfig, ShardLimits};
 
 use crate::collection::Retention;
 
-/// How a stored coordinator works.
+/// Configuration of a stored coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
-    /// How many shards there may be.
+    /// Limits on the number of shards.
     pub limits: ShardLimits,
-    /// How many shards a run reserves at a time, so that not every split asks for room.
+    /// Shards that a run reserves at a time, so that most splits need no reservation.
     pub quota_block: u64,
-    /// Most children that one split publishes.
+    /// Most children per split.
     pub max_children_per_op: usize,
-    /// How long a worker waits between two claims, in milliseconds.
+    /// Pause of a worker between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How much the times of those who share the store may differ: a lease is taken over this many
-    /// milliseconds after its deadline, unless its session has ended. Whoever has just started may
-    /// be ahead of the others by [`Self::clock_mark_interval_ms`], so it should be at least that
-    /// plus what the calendars of machines differ by.
+    /// Allowed clock skew between the processes of a store, in milliseconds. A lease is taken over
+    /// this long after its deadline, unless its session has ended. A process that has just started
+    /// may be ahead of the others by [`Self::clock_mark_interval_ms`]. So the allowance should be
+    /// at least that plus the difference of the machines' wall clocks.
     pub skew_allowance_ms: u64,
-    /// What ends the leases that are granted here.
+    /// What ends the leases that this coordinator grants.
     pub sessions: LeaseBinding,
-    /// How often an operation is decided anew because something else was stored in between.
+    /// Retries of a decision after a conflict.
     pub conflict_retries: u32,
-    /// How much time passes before the clock's mark is stored again, in milliseconds.
+    /// Interval between marks of the clock, in milliseconds.
     pub clock_mark_interval_ms: u64,
     /// Number of events that a slow subscriber may lag behind before it loses some.
     pub event_capacity: usize,
-    /// How long runs are kept. What is older is taken away by itself.
+    /// Retention of runs, applied periodically.
     pub retention: Retention,
-    /// How often what nobody needs any more is looked for, at most once a second. A coordinator
-    /// that lives shorter than that takes nothing away by itself.
+    /// Interval between collections, at least a second. A coordinator that lives shorter collects
+    /// nothing.
     pub collection_interval: Duration,
 }
 
@@ -41,20 +41,21 @@ pub struct EngineConfig {
 pub enum LeaseBinding {
     /// The deadline, or the end of the session that all leases of this coordinator share.
     Session {
-        /// How long the session outlives its last renewal.
+        /// TTL of the session.
         ttl: Duration,
     },
-    /// The deadline alone. For a server whose workers run elsewhere: its restart ends no lease.
+    /// The deadline alone. For a server whose workers run elsewhere: a restart of the server ends
+    /// no lease.
     Deadline,
 }
 
-/// How much the calendars of machines may differ.
+/// Assumed difference of wall clocks between machines, in milliseconds.
 const CALENDARS_DIFFER_MS: u64 = 1_000;
 const CLOCK_MARK_INTERVAL_MS: u64 = 1_000;
 
 impl EngineConfig {
-    /// For a store that only processes of one machine use. They have one calendar, and differ only
-    /// by what one that has just started may be ahead.
+    /// For a store that only processes of one machine use. They share a wall clock, so only a
+    /// starting process can be ahead.
     #[must_use]
     pub fn on_one_machine() -> Self {
         Self { skew_allowance_ms: CLOCK_MARK_INTERVAL_MS, ..Self::default() }

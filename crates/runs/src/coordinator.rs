@@ -19,14 +19,14 @@ use crate::view::Views;
 
 /// The run protocol over a store.
 ///
-/// A coordinator keeps nothing that is not in the store; any number of them, in any number of
-/// processes, may work on one store. Clones are the same coordinator.
+/// A coordinator has no state of its own. Any number of coordinators, in any number of processes,
+/// may work on one store. Clones share one coordinator.
 #[derive(Clone)]
 pub struct StoredCoordinator {
     pub(crate) core: Arc<Core>,
 }
 
-/// What all clones of a coordinator share.
+/// State that all clones of a coordinator share.
 pub(crate) struct Core {
     pub(crate) store: AnyStore,
     pub(crate) env: Arc<dyn Env>,
@@ -86,7 +86,7 @@ impl StoredCoordinator {
         Ok(Self { core })
     }
 
-    /// Gives up everything that is held through this coordinator, at once.
+    /// Ends all leases of this coordinator at once.
     pub async fn close(&self) -> Result<(), InfraError> {
         self.core.sessions.close(&self.core.store).await
     }
@@ -97,13 +97,14 @@ impl StoredCoordinator {
         self.core.publisher.subscribe()
     }
 
-    /// Whether anybody has set up a store under these keys, in a format that is known here.
+    /// Whether a store was set up under these keys, in a format that this version supports.
     pub async fn is_set_up(store: impl Store, keys: &Keyspace) -> Result<bool, StoreOpenError> {
         setup::is_set_up(&AnyStore::new(store), keys).await
     }
 
-    /// Makes every fence granted so far stale. For a store that was restored from a backup, before
-    /// anybody works on it: what was granted after the backup was made must not be granted again.
+    /// Invalidates every fence granted so far. Run it once on a store that was restored from a
+    /// backup, before any process uses it: leases granted after the backup must not be granted
+    /// again.
     pub async fn raise_generation(
         store: impl Store,
         keys: &Keyspace,
@@ -123,13 +124,12 @@ impl Core {
         self.clock.now(&self.store, &*self.env).await
     }
 
-    /// What time it is, for whoever only looks: a store that takes no writes can be looked at.
+    /// The time for operations that change nothing. It also works on a store that rejects writes.
     pub(crate) async fn now_at_most(&self) -> LogicalTime {
         self.clock.now_at_most(&self.store, &*self.env).await
     }
 
-    /// No fence below this one is granted or accepted. Whoever changes something asks for the time
-    /// before.
+    /// The lowest valid fence. Operations that change something read the clock first.
     pub(crate) fn fence_floor(&self) -> FenceEpoch {
         self.clock.fence_floor()
     }

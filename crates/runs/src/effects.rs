@@ -1,4 +1,4 @@
-//! What an operation changed, as keys to compare and to write.
+//! Effects of an operation, as keys to compare and to write.
 
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::{LeaseHolder, ShardRecord, ShardStatus};
@@ -11,20 +11,20 @@ use crate::quota::Reservation;
 use crate::records::{BindingRecord, ClaimableRecord, DefinitionRecord, ProgressRecord};
 use crate::shard::{Basis, Bound, Loaded, ShardAddress};
 
-/// What changed besides progress.
+/// Changes other than progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effects {
-    /// What the shard is: its range, or what it spawned.
+    /// The definition changes: range or spawned shards.
     pub(crate) redefines: bool,
     /// It has a new owner.
     pub(crate) grants: bool,
     /// It has no owner any more.
     pub(crate) gives_up: bool,
-    /// It can be worked on, and could not before.
+    /// It becomes claimable.
     pub(crate) opens: bool,
-    /// It cannot be worked on any more.
+    /// It is no longer claimable.
     pub(crate) closes: bool,
-    /// Its holder has split it and goes on, which answers what was asked of it.
+    /// Its holder has split it and continues, which answers a split request.
     pub(crate) answers: bool,
 }
 
@@ -44,26 +44,26 @@ impl Effects {
     }
 }
 
-/// The commit that stores a draft, if nothing has changed since it was loaded.
+/// The commit that stores a draft, if its basis is unchanged.
 pub(crate) fn commit(
     keys: &RunKeys,
-    place: ShardAddress,
+    address: ShardAddress,
     current: &Loaded,
     draft: &Draft,
     effects: &Effects,
     session: Option<SessionId>,
-    room: Reservation,
+    reservation: Reservation,
 ) -> CommitBuilder {
-    let ShardAddress { tenant, key } = place;
+    let ShardAddress { tenant, key } = address;
     let progress = keys.progress(tenant, key);
-    let mut commit = compare(keys, place, progress.clone(), current.basis)
+    let mut commit = compare(keys, address, progress.clone(), current.basis)
         .put(progress, ProgressRecord::encode_of(&draft.record));
     if effects.redefines {
         commit =
             commit.put(keys.definition(tenant, key), DefinitionRecord::encode_of(&draft.record));
     }
     if let Some(holder) = draft.record.head.lease.filter(|_| effects.grants) {
-        commit = bind(commit, keys, place, &draft.record, holder, session);
+        commit = bind(commit, keys, address, &draft.record, holder, session);
     } else if effects.gives_up {
         commit = commit.delete(keys.owner(tenant, key));
     }
@@ -73,15 +73,15 @@ pub(crate) fn commit(
         commit = commit.delete(keys.open(tenant, key));
     }
     for child in &draft.new_shards {
-        commit = insert(commit, keys, place.tenant, child);
+        commit = insert(commit, keys, address.tenant, child);
     }
     for write in &draft.also {
         commit = commit.write(write.clone());
     }
-    room.add_to(commit)
+    reservation.add_to(commit)
 }
 
-/// What every commit about a shard compares.
+/// The expectations of every commit of a shard.
 fn compare(
     keys: &RunKeys,
     ShardAddress { tenant, key }: ShardAddress,
@@ -94,7 +94,7 @@ fn compare(
         .expect(keys.owner(tenant, key), owner)
 }
 
-/// Adds a shard that nobody has touched.
+/// Adds an untouched shard.
 pub(crate) fn insert(
     commit: CommitBuilder,
     keys: &RunKeys,
@@ -111,14 +111,14 @@ pub(crate) fn insert(
 fn bind(
     commit: CommitBuilder,
     keys: &RunKeys,
-    place: ShardAddress,
+    address: ShardAddress,
     record: &ShardRecord,
     holder: LeaseHolder,
     session: Option<SessionId>,
 ) -> CommitBuilder {
     let LeaseHolder { owner, deadline } = holder;
     let binding = BindingRecord { owner, fence: record.head.fence, deadline }.encode();
-    let key = keys.owner(place.tenant, place.key);
+    let key = keys.owner(address.tenant, address.key);
     match session {
         Some(session) => commit.put_in_session(key, binding, session),
         None => commit.put(key, binding),

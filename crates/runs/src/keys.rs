@@ -1,4 +1,4 @@
-//! Under which key each record of a run is stored.
+//! Keys of the records of a run.
 //!
 //! | key | record |
 //! |---|---|
@@ -20,8 +20,7 @@
 //! | `view/<tenant>/<run>/ask/<shard>` | [`SplitRequestRecord`] |
 //! | `view/<tenant>/<run>/asker/<worker>` | [`RequesterRecord`] |
 //!
-//! What is under `view` is all that somebody who waits for work has to watch, and a checkpoint
-//! writes none of it.
+//! Workers that wait for shards watch `view`. A checkpoint writes nothing there.
 //!
 //! [`BindingRecord`]: crate::records::BindingRecord
 //! [`ClaimableRecord`]: crate::records::ClaimableRecord
@@ -74,13 +73,13 @@ impl RunKeys {
         &self.keyspace
     }
 
-    /// The key of this keyspace that says what `key` says.
+    /// Encodes a key.
     #[must_use]
     pub fn key(&self, key: &StoreKey) -> Key {
         key.in_keyspace(&self.keyspace)
     }
 
-    /// What a key says, if it is one of this keyspace.
+    /// Parses a key of this keyspace.
     #[must_use]
     pub fn parse(&self, key: &Key) -> Option<StoreKey> {
         parse::parse(self.keyspace.strip(key)?)
@@ -89,19 +88,19 @@ impl RunKeys {
 
 /// Each key by its name.
 impl RunKeys {
-    /// What is reserved in all.
+    /// Shards reserved by all tenants.
     #[must_use]
     pub fn quota_total(&self) -> Key {
         self.key(&StoreKey::QuotaTotal)
     }
 
-    /// What a tenant has reserved.
+    /// Shards reserved by a tenant.
     #[must_use]
     pub fn quota_tenant(&self, tenant: TenantId) -> Key {
         self.key(&StoreKey::QuotaTenant(tenant))
     }
 
-    /// A run, apart from its manifest.
+    /// A run without its manifest.
     #[must_use]
     pub fn run(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Run(tenant, run))
@@ -113,98 +112,96 @@ impl RunKeys {
         self.key(&StoreKey::Manifest(tenant, run))
     }
 
-    /// How many shards a run has.
+    /// Existing and reserved shards of a run.
     #[must_use]
     pub fn count(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Count(tenant, run))
     }
 
-    /// A registration that is under way.
+    /// A registration in progress.
     #[must_use]
     pub fn stage(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Stage(tenant, run))
     }
 
-    /// Up to where a run was told to be done.
+    /// Watermark of a run.
     #[must_use]
     pub fn watermark(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Watermark(tenant, run))
     }
 
-    /// What the holder of a shard thinks of the work that it has left.
+    /// The holder's estimate of a shard's remaining work.
     #[must_use]
     pub fn estimate(&self, tenant: TenantId, shard: ShardKey) -> Key {
         self.key(&StoreKey::Estimate(tenant, shard))
     }
 
-    /// To which run a name points.
+    /// Run to which a name refers.
     #[must_use]
     pub fn name(&self, tenant: TenantId, name: RunName) -> Key {
         self.key(&StoreKey::Name(tenant, name))
     }
 
-    /// What a run is for.
+    /// Label of a run.
     #[must_use]
-    pub fn purpose(&self, tenant: TenantId, run: RunId) -> Key {
-        self.key(&StoreKey::Purpose(tenant, run))
+    pub fn label(&self, tenant: TenantId, run: RunId) -> Key {
+        self.key(&StoreKey::Label(tenant, run))
     }
 
-    /// What a shard is.
+    /// Definition of a shard.
     #[must_use]
     pub fn definition(&self, tenant: TenantId, shard: ShardKey) -> Key {
         self.key(&StoreKey::Shard(tenant, shard, ShardPart::Definition))
     }
 
-    /// Where a shard stands.
+    /// Progress of a shard.
     #[must_use]
     pub fn progress(&self, tenant: TenantId, shard: ShardKey) -> Key {
         self.key(&StoreKey::Shard(tenant, shard, ShardPart::Progress))
     }
 
-    /// What operations on a run's shards need to know of the run.
+    /// Gate of a run: the run's state, which every commit of a shard compares.
     #[must_use]
     pub fn gate(&self, tenant: TenantId, run: RunId) -> Key {
         self.view_key(tenant, run, ViewKey::Gate)
     }
 
-    /// That a shard could be claimed.
+    /// Marks a shard as claimable.
     #[must_use]
     pub fn open(&self, tenant: TenantId, shard: ShardKey) -> Key {
         self.view_key(tenant, shard.run, ViewKey::Open(shard.shard))
     }
 
-    /// Who owns a shard.
+    /// Owner of a shard.
     #[must_use]
     pub fn owner(&self, tenant: TenantId, shard: ShardKey) -> Key {
         self.view_key(tenant, shard.run, ViewKey::Owner(shard.shard))
     }
 
-    /// That a worker found nothing to do.
+    /// A worker that waits for a shard.
     #[must_use]
     pub fn waiting(&self, tenant: TenantId, run: RunId, worker: WorkerId) -> Key {
         self.view_key(tenant, run, ViewKey::Waiting(worker))
     }
 
-    /// What has been asked of a shard's holder.
+    /// Split request to the holder of a shard.
     #[must_use]
-    pub fn ask(&self, tenant: TenantId, shard: ShardKey) -> Key {
-        self.view_key(tenant, shard.run, ViewKey::Ask(shard.shard))
+    pub fn split_request(&self, tenant: TenantId, shard: ShardKey) -> Key {
+        self.view_key(tenant, shard.run, ViewKey::SplitRequest(shard.shard))
     }
 
-    /// Of which shard a worker has asked a part.
+    /// Shard whose split a worker has requested.
     #[must_use]
-    pub fn asker(&self, tenant: TenantId, run: RunId, worker: WorkerId) -> Key {
-        self.view_key(tenant, run, ViewKey::Asker(worker))
+    pub fn requester(&self, tenant: TenantId, run: RunId, worker: WorkerId) -> Key {
+        self.view_key(tenant, run, ViewKey::Requester(worker))
     }
 
-    /// Something that is watched of a run.
-    #[must_use]
-    pub fn view_key(&self, tenant: TenantId, run: RunId, key: ViewKey) -> Key {
+    fn view_key(&self, tenant: TenantId, run: RunId, key: ViewKey) -> Key {
         self.key(&StoreKey::View(tenant, run, key))
     }
 }
 
-/// Keys that belong together.
+/// Ranges of keys.
 impl RunKeys {
     /// The runs of all tenants.
     #[must_use]
@@ -212,33 +209,27 @@ impl RunKeys {
         self.keyspace.beginning(&[Text("run/")])
     }
 
-    /// The runs of a tenant.
-    #[must_use]
-    pub fn runs_of(&self, tenant: TenantId) -> StoreRange {
-        self.keyspace.beginning(&[Text("run/"), Tenant(&tenant), Text("/")])
-    }
-
-    /// Both records of every shard of a run: by shard, and of each the definition first.
+    /// Both records of every shard of a run, by shard, the definition first.
     #[must_use]
     pub fn shards(&self, tenant: TenantId, run: RunId) -> StoreRange {
         self.of_run("shard/", tenant, run)
     }
 
-    /// Everything that is watched of a run.
+    /// The watched keys of a run.
     #[must_use]
     pub fn view(&self, tenant: TenantId, run: RunId) -> StoreRange {
         self.of_run("view/", tenant, run)
     }
 
-    /// What the holders of a run's shards told.
+    /// The estimates of a run.
     #[must_use]
     pub fn estimates(&self, tenant: TenantId, run: RunId) -> StoreRange {
         self.of_run("estimate/", tenant, run)
     }
 
-    /// What the runs of a tenant are for.
+    /// The labels of a tenant's runs.
     #[must_use]
-    pub fn purposes(&self, tenant: TenantId) -> StoreRange {
+    pub fn labels(&self, tenant: TenantId) -> StoreRange {
         self.keyspace.beginning(&[Text("purpose/"), Tenant(&tenant), Text("/")])
     }
 

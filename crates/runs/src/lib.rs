@@ -1,8 +1,8 @@
 //! The run protocol over any store.
 //!
-//! [`coordination`](shardwright_coordination) knows the rules and no bytes, a store knows bytes and
-//! no rules. This crate loads what an operation needs, lets the rules decide, and stores the result
-//! in one commit that compares everything the decision was based on.
+//! [`coordination`](shardwright_coordination) knows rules and no bytes; a store knows bytes and no
+//! rules. This crate loads what an operation needs, applies the rules, and stores the result in one
+//! commit. The commit compares everything that the decision was based on.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -9,6 +9,7 @@ use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
 use shardwright_coordination::{
     Context, EventCollector, InfraError, Lease, LeaseHolder, ShardRecord, SplitError,
 };
+use shardwright_engine::Operation;
 use shardwright_engine::transact::{
     self, Decided, Decision, Driver, Read, Settled, Transaction, Tries,
 };
@@ -16,32 +17,32 @@ use shardwright_store::{Commit, CommitBuilder, Revision, SessionId, Store, Write
 
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
-use crate::quota::{NoRoom, Reservation};
+use crate::quota::{NotReserved, Reservation};
 use crate::runs::{Attempt, newly_logged, take_logged};
 use crate::shard::{Basis, Loaded, ShardAddress, ShardFault};
 
-/// How often a record that is older than the lease shown is read again.
+/// Repeated reads of a record that is older than the caller's lease.
 const STALE_READS: u32 = 3;
 
 /// A shard while an operation is applied to it.
 pub(crate) struct Draft {
     pub(crate) record: ShardRecord,
     pub(crate) events: EventCollector,
-    /// Shards that come into being with the operation.
+    /// Shards that the operation creates.
     pub(crate) new_shards: Vec<ShardRecord>,
-    /// What else is to be written.
+    /// Other writes.
     pub(crate) also: Vec<Write>,
 }
 
-/// What an operation came to.
+/// Decision of a rule.
 pub(crate) enum RuleDecision<T> {
-    /// The draft is to be stored.
+    /// Store the draft.
     Store(T),
-    /// There is nothing to store.
+    /// Nothing needs to be stored.
     Answer(T),
 }
 
-/// An operation that was done, or had been done before.
+/// An executed or replayed operation.
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     pub(crate) now: LogicalTime,
@@ -60,36 +61,36 @@ impl<T, R, F> Rule<T, R> for F where
 {
 }
 
-/// Why a split has no room for its shards, as a refusal of the operation. Only splits have one.
-type NoRoomRefusal<R> = fn(SplitInvalid) -> R;
+/// Converts an exceeded limit to the operation's refusal. Only splits have one.
+type LimitRefusal<R> = fn(SplitInvalid) -> R;
 
 /// An operation on a shard.
 struct ShardTransaction<'c, T, R, F> {
     core: &'c Arc<Core>,
-    place: ShardAddress,
+    address: ShardAddress,
     lease: Option<&'c Lease>,
-    operation: &'static str,
+    operation: Operation,
     rule: F,
-    refuse_room: Option<NoRoomRefusal<R>>,
+    refuse_limit: Option<LimitRefusal<R>>,
     now: LogicalTime,
     is_fresh: bool,
     /// Attempts that were overtaken.
     attempts: Vec<Attempt>,
     /// Those of them that grant a lease.
     grants: Vec<Grant>,
-    /// What they were based on.
+    /// Their bases.
     overtaken: Vec<(Basis, Revision)>,
     answer: PhantomData<fn() -> T>,
 }
 
-/// A lease that an overtaken attempt grants. It has no operation id in the record.
+/// A lease granted by an overtaken attempt. The record contains no operation id of it.
 struct Grant {
     fence: FenceEpoch,
     lease: Option<LeaseHolder>,
     error: InfraError,
 }
 
-/// An answer, with the shard as it is and as it will be.
+/// An answer, with the shard before and after the operation.
 struct Drafted<T> {
     answer: T,
     shard: Arc<Loaded>,
@@ -98,39 +99,39 @@ struct Drafted<T> {
 }
 
 impl Core {
-    /// Does something to a shard that makes no others.
+    /// Applies an operation that creates no shards.
     pub(crate) async fn on_shard<T, R>(
         self: &Arc<Self>,
-        place: ShardAddress,
+        address: ShardAddress,
         lease: Option<&Lease>,
-        operation: &'static str,
+        operation: Operation,
         rule: impl Rule<T, R>,
     ) -> Result<Done<T>, R>
     where
         T: Send,
         R: From<ShardNotFound> + From<InfraError> + Send,
     {
-        self.transact_shard(place, lease, operation, rule, None).await
+        self.transact_shard(address, lease, operation, rule, None).await
     }
 
-    /// Splits a shard: the shards that it makes need room.
+    /// Splits a shard. The new shards need a reservation.
     pub(crate) async fn split_shard<T: Send>(
         self: &Arc<Self>,
-        place: ShardAddress,
+        address: ShardAddress,
         lease: &Lease,
-        operation: &'static str,
+        operation: Operation,
         rule: impl Rule<T, SplitError>,
     ) -> Result<Done<T>, SplitError> {
-        self.transact_shard(place, Some(lease), operation, rule, Some(SplitError::from)).await
+        self.transact_shard(address, Some(lease), operation, rule, Some(SplitError::from)).await
     }
 
     async fn transact_shard<T, R>(
         self: &Arc<Self>,
-        place: ShardAddress,
+        address: ShardAddress,
         lease: Option<&Lease>,
-        operation: &'static str,
+        operation: Operation,
         rule: impl Rule<T, R>,
-        refuse_room: Option<NoRoomRefusal<R>>,
+        refuse_limit: Option<LimitRefusal<R>>,
     ) -> Result<Done<T>, R>
     where
         T: Send,
@@ -138,11 +139,11 @@ impl Core {
     {
         let mut transaction = ShardTransaction {
             core: self,
-            place,
+            address,
             lease,
             operation,
             rule,
-            refuse_room,
+            refuse_limit,
             now: LogicalTime::ZERO,
             is_fresh: false,
             attempts: Vec::new(),
@@ -153,21 +154,21 @@ impl Core {
         self.driver.transact(&mut transaction).await
     }
 
-    /// Reads a shard. A holder has seen its own lease, so a read that is older is a stale one. It
-    /// is repeated a few times, and then it counts: the lease may be made up.
+    /// Reads a shard. A read that is older than the caller's lease is stale and is repeated a few
+    /// times. Then it counts, because the lease may be forged.
     async fn load_known(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         lease: Option<&Lease>,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Option<Arc<Loaded>>, InfraError> {
         let (stale_reads, most) =
             (AtomicU32::new(0), STALE_READS.min(self.config.conflict_retries));
         let read = || async {
-            let found = match self.load_shard(place, operation).await {
+            let found = match self.load_shard(address, operation).await {
                 Ok(found) => found.map(Arc::new),
                 Err(ShardFault::Damaged(error)) => {
-                    self.cache.note_damaged(place);
+                    self.cache.note_damaged(address);
                     return Err(error);
                 }
                 Err(ShardFault::Other(error)) => return Err(error),
@@ -182,34 +183,38 @@ impl Core {
         self.driver.read_until(operation, read).await
     }
 
-    /// The session, the room and the answer that an operation needs besides the shard.
+    /// Adds the session, the reservation and the answered split request of an operation, and builds
+    /// its commit.
     async fn prepare<R>(
         self: &Arc<Self>,
-        place: ShardAddress,
+        address: ShardAddress,
         current: &Loaded,
         draft: &mut Draft,
-        operation: &'static str,
-        refuse_room: Option<NoRoomRefusal<R>>,
+        operation: Operation,
+        refuse_limit: Option<LimitRefusal<R>>,
     ) -> Result<Prepared<R>, InfraError> {
         let effects = Effects::between(&current.record, &draft.record);
         let session = if effects.grants { self.session().await? } else { None };
         if effects.answers {
             let fence = current.record.head.fence;
-            draft.also.push(self.answer_request(place, fence, operation).await?);
+            draft.also.push(self.answer_request(address, fence, operation).await?);
         }
-        let mut room = Reservation::default();
-        if let Some(refuse) = refuse_room
+        let mut reservation = Reservation::default();
+        if let Some(refuse) = refuse_limit
             && !draft.new_shards.is_empty()
         {
-            match self.room_for_children(place, current.basis, &draft.new_shards, operation).await?
+            match self
+                .reserve_children(address, current.basis, &draft.new_shards, operation)
+                .await?
             {
-                Ok(found) => room = found,
-                Err(NoRoom::Moved) => return Ok(Prepared::Moved),
-                Err(NoRoom::Refused(reason)) => return Ok(Prepared::Refused(refuse(reason))),
+                Ok(found) => reservation = found,
+                Err(NotReserved::Moved) => return Ok(Prepared::Moved),
+                Err(NotReserved::Refused(reason)) => return Ok(Prepared::Refused(refuse(reason))),
             }
         }
-        let commit = effects::commit(&self.keys, place, current, draft, &effects, session, room);
-        if let Some(refuse) = refuse_room {
+        let commit =
+            effects::commit(&self.keys, address, current, draft, &effects, session, reservation);
+        if let Some(refuse) = refuse_limit {
             let children = draft.new_shards.len();
             let built = transact::build(operation, commit.clone())?;
             if let Err(exceeded) = built.check(&self.store.limits()) {
@@ -225,7 +230,7 @@ impl Core {
 /// A commit of a draft, or why there is none.
 enum Prepared<R> {
     Ready(CommitBuilder, Option<SessionId>),
-    /// Something has changed: decide again.
+    /// The basis has changed: decide again.
     Moved,
     Refused(R),
 }
@@ -234,19 +239,19 @@ impl<T, R, F> ShardTransaction<'_, T, R, F>
 where
     R: From<ShardNotFound>,
 {
-    /// A shard that is not there. An attempt may have been applied to it before.
+    /// Refuses a missing shard, unless an overtaken attempt may have been applied before.
     fn not_found(&self) -> Decided<Drafted<T>, R> {
         match self.attempts.last() {
             Some(attempt) => Err(attempt.error.clone()),
-            None => Ok(Decision::Refuse(ShardNotFound { key: self.place.key }.into())),
+            None => Ok(Decision::Refuse(ShardNotFound { key: self.address.key }.into())),
         }
     }
 
-    /// A refusal, unless it is decided on a state of before an overtaken attempt: the attempt may
-    /// have been applied since.
+    /// Refuses the operation, unless the state is from before an overtaken attempt, which may have
+    /// been applied since.
     fn refuse(&self, current: &Loaded, refusal: R) -> Decided<Drafted<T>, R> {
         if self.is_fresh {
-            self.core.cache.forget(self.place);
+            self.core.cache.forget(self.address);
         }
         let is_earlier =
             |(basis, as_of): &(Basis, Revision)| *basis == current.basis || current.as_of < *as_of;
@@ -256,9 +261,8 @@ where
         }
     }
 
-    /// What to report if an attempt that grants a lease was stored or may have been, and the lease
-    /// is over already. There is no operation id that could tell, so it is neither refused nor
-    /// repeated.
+    /// The error to report if an attempt may have granted a lease that is over already. No
+    /// operation id shows whether it did, so the operation is neither refused nor repeated.
     fn overtaken_grant(&self, current: &Loaded) -> Option<InfraError> {
         let head = &current.record.head;
         let is_over = |grant: &&Grant| {
@@ -279,7 +283,7 @@ where
     type Output = Done<T>;
     type Error = R;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         self.operation
     }
 
@@ -288,25 +292,25 @@ where
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        let (core, place) = (self.core, self.place);
+        let (core, address) = (self.core, self.address);
         self.now = core.now().await?;
-        let served = core.cache.get(place).filter(|_| read == Read::Cached);
+        let served = core.cache.get(address).filter(|_| read == Read::Cached);
         if let Some(current) = served.filter(|current| !is_older_than(current, self.lease)) {
             self.is_fresh = false;
             return Ok((Some(current), Read::Cached));
         }
         self.is_fresh = true;
-        Ok((core.load_known(place, self.lease, self.operation).await?, Read::Fresh))
+        Ok((core.load_known(address, self.lease, self.operation).await?, Read::Fresh))
     }
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<Drafted<T>, R> {
-        let (core, place) = (self.core, self.place);
+        let (core, address) = (self.core, self.address);
         let Some(current) = basis else { return self.not_found() };
         if let Some(unknown) = self.overtaken_grant(current) {
             return Err(unknown);
         }
         let gate = current.run_gate(core.fence_floor());
-        let context = current.context(self.now, place.tenant, &gate);
+        let context = current.context(self.now, address.tenant, &gate);
         let mut draft = Draft::new(current, core.publisher.collector());
         let answer = match (self.rule)(&context, &mut draft) {
             Ok(RuleDecision::Store(answer)) => answer,
@@ -318,12 +322,12 @@ where
             Err(refusal) => return self.refuse(current, refusal),
         };
         let prepared =
-            core.prepare(place, current, &mut draft, self.operation, self.refuse_room).await?;
+            core.prepare(address, current, &mut draft, self.operation, self.refuse_limit).await?;
         let (commit, session) = match prepared {
             Prepared::Ready(commit, session) => (commit, session),
             Prepared::Refused(refusal) => return self.refuse(current, refusal),
             Prepared::Moved => {
-                core.cache.forget(place);
+                core.cache.forget(address);
                 return Ok(Decision::Reload);
             }
         };
@@ -334,7 +338,7 @@ where
     async fn commit(&mut self, driver: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
         let settled = driver.settle(self.operation, commit, Tries::UntilKnown).await;
         if !matches!(settled, Ok(Settled::Stored(_))) {
-            self.core.cache.forget(self.place);
+            self.core.cache.forget(self.address);
         }
         settled
     }
@@ -358,18 +362,18 @@ where
         Drafted { answer, shard: before, draft, session }: Drafted<T>,
         stored: Option<(&Commit, Revision)>,
     ) -> Done<T> {
-        let (core, place, now) = (self.core, self.place, self.now);
+        let (core, address, now) = (self.core, self.address, self.now);
         let shard = match (draft, stored) {
             (Some(draft), Some((commit, revision))) => {
                 let writes = core.watched_writes(commit);
-                core.stored(place, &before, draft, (revision, session), &writes)
+                core.stored(address, &before, draft, (revision, session), &writes)
             }
             _ => {
                 let log = &before.record.head.op_log;
                 if let Some(events) = take_logged(&mut self.attempts, log) {
                     core.publisher.publish(events);
                 }
-                core.cache.keep(place, Arc::clone(&before));
+                core.cache.keep(address, Arc::clone(&before));
                 before
             }
         };
@@ -378,10 +382,10 @@ where
 }
 
 impl Core {
-    /// Takes note of what is stored now, and publishes it.
+    /// Updates cache and view after a commit, and publishes the events.
     fn stored(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         before: &Loaded,
         draft: Draft,
         (revision, session): (Revision, Option<SessionId>),
@@ -389,8 +393,8 @@ impl Core {
     ) -> Arc<Loaded> {
         let Draft { record, events, .. } = draft;
         let shard = Arc::new(effects::after(before, record, revision, session));
-        self.cache.keep(place, Arc::clone(&shard));
-        self.note_commit(place.tenant, place.key.run, revision, writes);
+        self.cache.keep(address, Arc::clone(&shard));
+        self.note_commit(address.tenant, address.key.run, revision, writes);
         self.publisher.publish(events);
         shard
     }
@@ -401,7 +405,7 @@ impl Draft {
         Self { record: current.record.clone(), events, new_shards: Vec::new(), also: Vec::new() }
     }
 
-    /// The fence of the lease that it grants, if it grants one.
+    /// Fence of the granted lease, if any.
     fn granted(&self, before: &Loaded) -> Option<FenceEpoch> {
         let head = &self.record.head;
         let is_granted = head.lease.is_some() && head.fence != before.record.head.fence;
@@ -409,7 +413,7 @@ impl Draft {
     }
 }
 
-/// Whoever shows a lease that is newer than the record has seen more than we have.
+/// Whether a record is older than the caller's lease.
 fn is_older_than(current: &Loaded, lease: Option<&Lease>) -> bool {
     lease.is_some_and(|lease| lease.fence() > current.record.head.fence)
 }

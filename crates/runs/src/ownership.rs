@@ -1,4 +1,4 @@
-//! The session that everything held through one coordinator belongs to.
+//! The session that the leases of a coordinator belong to.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,9 +11,10 @@ use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
 use crate::config::LeaseBinding;
 use crate::coordinator::Core;
 
-const OPERATION: &str = "session.open";
+const OPEN: &str = "session.open";
+const CLOSE: &str = "session.close";
 
-/// At most one session, opened when it is first needed and opened again when it was lost.
+/// At most one session, opened on first use and again after its loss.
 #[derive(Default)]
 pub(crate) struct OwnerSession {
     current: Mutex<Option<SessionId>>,
@@ -21,16 +22,16 @@ pub(crate) struct OwnerSession {
 }
 
 impl OwnerSession {
-    /// Closes the session, and with it everything held.
+    /// Closes the session, which ends all leases.
     pub(crate) async fn close(&self, store: &AnyStore) -> Result<(), InfraError> {
-        // One that is being opened is to be closed, too.
+        // A session that is being opened is closed, too.
         let opening = self.opening.pause().await;
         let session = self.lock().take();
         drop(opening);
         let Some(session) = session else { return Ok(()) };
         match store.close_session(session).await {
             Ok(()) | Err(SessionError::Gone(_)) => Ok(()),
-            Err(error) => Err(fault::session("session.close", &error)),
+            Err(error) => Err(fault::session(CLOSE, &error)),
         }
     }
 
@@ -52,12 +53,12 @@ impl OwnerSession {
 }
 
 impl Core {
-    /// The session to bind leases to, if they are to be bound.
+    /// The session for new leases; none if leases end by their deadline alone.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Option<SessionId>, InfraError> {
         let LeaseBinding::Session { ttl } = self.config.sessions else { return Ok(None) };
         let open = async {
             let opened = self.store.open_session(ttl).await;
-            let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;
+            let opened = opened.map_err(|error| fault::session(OPEN, &error))?;
             *self.sessions.lock() = Some(opened.id);
             let keeping = keep_alive(Arc::downgrade(self), Arc::clone(&self.env), opened);
             self.env.spawn(Box::pin(keeping));
@@ -67,11 +68,11 @@ impl Core {
     }
 }
 
-/// Keeps a session alive until it ends or nobody needs it any more.
+/// Keeps a session alive until it ends, is replaced, or the coordinator is dropped.
 async fn keep_alive(core: Weak<Core>, env: Arc<dyn Env>, Session { id, ttl }: Session) {
     let send = || {
         let core = core.upgrade().filter(|core| core.sessions.current() == Some(id))?;
-        // What is not answered must not keep a coordinator there that nobody has any more.
+        // An unanswered request must not keep a dropped coordinator alive.
         let store = core.store.clone();
         Some(async move { store.keep_alive(id).await })
     };

@@ -45,14 +45,14 @@ impl Publisher {
 
     pub(crate) fn publish(&self, mut events: EventCollector) {
         events.drain_with(|event| {
-            // All subscribers may be gone.
+            // All subscribers may have been dropped.
             let _subscribers = self.sender.send(Arc::new(event));
         });
     }
 }
 
 impl EventStream {
-    /// The next event; none when the coordinator is gone.
+    /// The next event; none when the coordinator is dropped.
     pub async fn next(&mut self) -> Option<Delivery> {
         match self.receiver.recv().await {
             Ok(event) => Some(Delivery::Event(event)),

@@ -1,23 +1,24 @@
 //! Reservations of shards, made before the shards exist.
 //!
-//! A run reserves room in blocks from its tenant's counter and the common one, and its own shards
-//! use it up. So a split mostly touches the run's counter alone, and no counter is written by
-//! everybody.
+//! A run reserves shards in blocks from its tenant's counter and the total counter, and its own
+//! shards use them up. So most splits write only the run's counter, and the shared counters see few
+//! writes.
 
 use bytes::Bytes;
 use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
 use shardwright_engine::transact::{Decided, Decision, Read, Transaction};
+use shardwright_engine::{Operation, operation};
+use shardwright_engine::{fault, listing};
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::coordinator::Core;
 use crate::records::{ReservedShardsRecord, RunShardsRecord};
 use crate::shard::{BASIS_KEYS, Basis, ShardAddress};
 
-/// What a commit has to compare and to write so that room is used up only once.
+/// Counter updates that a commit compares and writes, so that each shard is counted once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservation {
     updates: Vec<(Key, Expect, Bytes)>,
@@ -32,10 +33,10 @@ impl Reservation {
     }
 }
 
-/// Why there is no room.
+/// Reason for a failed reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    /// The shard that makes others is not what it was, so nothing can be said.
+pub(crate) enum NotReserved {
+    /// The parent has changed, so the reservation must be repeated.
     Moved,
     Refused(SplitInvalid),
 }
@@ -47,9 +48,9 @@ struct Counter<T> {
     expect: Expect,
 }
 
-const RETURN: &str = "return_room";
+const RETURN: Operation = operation!("return_shards");
 
-/// The counters that a reservation looks at.
+/// The counters of a reservation.
 #[derive(Clone, Copy)]
 struct Counters {
     count: Counter<RunShardsRecord>,
@@ -58,20 +59,20 @@ struct Counters {
 }
 
 impl Core {
-    /// Reserves the children of a split, none of which may exist yet. The parent is looked at
-    /// in the same moment: if the split was done meanwhile, its own children take the room.
-    pub(crate) async fn room_for_children(
+    /// Reserves the children of a split, which must not exist yet. The same read compares the
+    /// parent: if the split was applied meanwhile, its children are already counted.
+    pub(crate) async fn reserve_children(
         &self,
         parent: ShardAddress,
         basis: Basis,
         children: &[ShardRecord],
-        operation: &'static str,
-    ) -> Result<Result<Reservation, NoRoom>, InfraError> {
+        operation: Operation,
+    ) -> Result<Result<Reservation, NotReserved>, InfraError> {
         let max = self.config.max_children_per_op;
         if children.len() > max {
             let children = children.len();
             let reason = SplitInvalid::BackendChildLimitExceeded { children, max };
-            return Ok(Err(NoRoom::Refused(reason)));
+            return Ok(Err(NotReserved::Refused(reason)));
         }
         let (tenant, run) = (parent.tenant, parent.key.run);
         let ids = || children.iter().map(|child| child.head.key);
@@ -80,52 +81,51 @@ impl Core {
         keys.extend(ids().map(|key| self.keys.definition(tenant, key)));
         let loaded = self.store.load(&keys).await;
         let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let counters = Counters::decode(&values, operation)?;
+        let found = values.first_chunk();
+        let found =
+            found.ok_or_else(|| fault::corrupt(operation, "the store answered for other keys"))?;
+        let counters = Counters::decode(found, operation)?;
         let mut others = values.into_iter().skip(COUNTERS);
         let found = others.by_ref().take(BASIS_KEYS).map(expect_of);
         if !found.eq(basis.expectations()) {
-            return Ok(Err(NoRoom::Moved));
+            return Ok(Err(NotReserved::Moved));
         }
         if let Some((_, taken)) = others.zip(ids()).find(|(found, _)| found.is_some()) {
             let reason = SplitInvalid::DerivedIdCollision { shard: taken.shard };
-            return Ok(Err(NoRoom::Refused(reason)));
+            return Ok(Err(NotReserved::Refused(reason)));
         }
         let limits = &self.config.limits;
-        let room = counters.reserve(limits, self.config.quota_block, children.len());
-        Ok(room
-            .map(|updates| self.room(tenant, run, &updates))
-            .map_err(|violation| NoRoom::Refused(violation.into())))
+        let reservation = counters.reserve(limits, self.config.quota_block, children.len());
+        Ok(reservation
+            .map(|updates| self.reservation(tenant, run, &updates))
+            .map_err(|violation| NotReserved::Refused(violation.into())))
     }
 
-    /// Reserves the manifest of a run: what it has reserved before counts. None is used up yet.
-    pub(crate) async fn room_for_manifest(
+    /// Reserves the manifest of a run. Earlier reservations of the run count. No shard is used yet.
+    pub(crate) async fn reserve_manifest(
         &self,
         tenant: TenantId,
         run: RunId,
         shards: usize,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Result<Reservation, ShardLimitViolation>, InfraError> {
-        let loaded = self.store.load(&self.counter_keys(tenant, run)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let mut counters = Counters::decode(&values, operation)?;
-        // An earlier attempt may have begun; whatever it meant to use is not used.
+        let mut counters = self.counters(&self.counter_keys(tenant, run), operation).await?;
+        // An earlier attempt may have counted shards that do not exist.
         counters.count.value.used = 0;
-        let room = counters.reserve(&self.config.limits, self.config.quota_block, shards);
-        Ok(room.map(|updates| self.room(tenant, run, &updates)))
+        let reservation = counters.reserve(&self.config.limits, self.config.quota_block, shards);
+        Ok(reservation.map(|updates| self.reservation(tenant, run, &updates)))
     }
 
-    /// What gives back all that a run has reserved, and forgets the run's counter.
-    pub(crate) async fn return_room(
+    /// Makes a commit return all shards that a run has reserved, and delete the run's counter.
+    pub(crate) async fn return_shards(
         &self,
         tenant: TenantId,
         run: RunId,
         commit: CommitBuilder,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<CommitBuilder, InfraError> {
         let keys = self.counter_keys(tenant, run);
-        let loaded = self.store.load(&keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let counters = Counters::decode(&values, operation)?;
+        let counters = self.counters(&keys, operation).await?;
         let freed = counters.count.value.reserved;
         let [count, tenant_key, total_key] = keys;
         let commit = match counters.count.expect {
@@ -136,28 +136,36 @@ impl Core {
         Ok(lower(commit, total_key, counters.total, freed))
     }
 
-    /// Gives back what a run that has ended had reserved and has not used: it gets no more shards,
-    /// and may be kept for long. It is a courtesy to other runs: if it fails, all is given back
-    /// when the run is taken away.
-    pub(crate) async fn return_unused_room(&self, tenant: TenantId, run: RunId) {
+    /// Returns the unused reservation of an ended run, which may be kept for long. Failures are
+    /// ignored: deleting the run returns everything.
+    pub(crate) async fn return_unused_shards(&self, tenant: TenantId, run: RunId) {
         let keys = self.counter_keys(tenant, run);
         let _failed = self.driver.transact(&mut Returning { core: self, keys }).await;
+    }
+
+    async fn counters(
+        &self,
+        keys: &[Key; COUNTERS],
+        operation: Operation,
+    ) -> Result<Counters, InfraError> {
+        let (found, _) = listing::load_all(&self.store, keys, operation).await?;
+        Counters::decode(&found, operation)
     }
 
     fn counter_keys(&self, tenant: TenantId, run: RunId) -> [Key; COUNTERS] {
         [self.keys.count(tenant, run), self.keys.quota_tenant(tenant), self.keys.quota_total()]
     }
 
-    fn room(&self, tenant: TenantId, run: RunId, updates: &Updates) -> Reservation {
+    fn reservation(&self, tenant: TenantId, run: RunId, updates: &Updates) -> Reservation {
         let [count, of_tenant, total] = self.counter_keys(tenant, run);
-        let mut room = Reservation {
+        let mut reservation = Reservation {
             updates: vec![(count, updates.count.expect, updates.count.value.encode())],
         };
         if let Some((tenant, all)) = &updates.quotas {
-            room.updates.push((of_tenant, tenant.expect, tenant.value.encode()));
-            room.updates.push((total, all.expect, all.value.encode()));
+            reservation.updates.push((of_tenant, tenant.expect, tenant.value.encode()));
+            reservation.updates.push((total, all.expect, all.value.encode()));
         }
-        room
+        reservation
     }
 }
 
@@ -175,14 +183,12 @@ impl Transaction for Returning<'_> {
     type Output = ();
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         RETURN
     }
 
     async fn load(&mut self, read: Read) -> Result<(Counters, Read), InfraError> {
-        let loaded = self.core.store.load(&self.keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(RETURN, &error))?;
-        Ok((Counters::decode(&values, RETURN)?, read))
+        Ok((self.core.counters(&self.keys, RETURN).await?, read))
     }
 
     async fn decide(&mut self, counters: &Counters) -> Decided<(), InfraError> {
@@ -210,15 +216,15 @@ fn expect_of(found: Option<Versioned>) -> Expect {
 /// New values of counters.
 struct Updates {
     count: Counter<RunShardsRecord>,
-    /// The tenant's and the common one, if more room was reserved.
+    /// Of the tenant and of the total, if more shards were reserved.
     quotas: Option<(Counter<ReservedShardsRecord>, Counter<ReservedShardsRecord>)>,
 }
 
 impl Counters {
-    fn decode(values: &[Option<Versioned>], operation: &'static str) -> Result<Self, InfraError> {
-        let [count, tenant, total] = values.first_chunk().ok_or_else(|| {
-            fault::corrupt(operation, "the store answered for other keys than asked")
-        })?;
+    fn decode(
+        [count, tenant, total]: &[Option<Versioned>; COUNTERS],
+        operation: Operation,
+    ) -> Result<Self, InfraError> {
         Ok(Self {
             count: counter(count.as_ref(), RunShardsRecord { used: 0, reserved: 0 }, operation)?,
             tenant: counter(tenant.as_ref(), ReservedShardsRecord { reserved: 0 }, operation)?,
@@ -239,7 +245,7 @@ impl Counters {
             return Ok(Updates { count, quotas: None });
         }
         let (tenant, total) = (self.tenant.value.reserved, self.total.value.reserved);
-        // What the run has reserved and not used is as good as free to it.
+        // The run's unused reservation is available to it.
         let slack = reserved - used;
         let others = |reserved: u64| reserved.saturating_sub(slack) as usize;
         limits.check(others(tenant), others(total), additional)?;
@@ -260,7 +266,7 @@ impl Counters {
     }
 }
 
-/// Makes a commit lower a counter, or forget one of which nothing is left.
+/// Makes a commit lower a counter, or delete it at zero.
 fn lower(
     commit: CommitBuilder,
     key: Key,
@@ -279,7 +285,7 @@ fn lower(
 fn counter<T: Record>(
     found: Option<&Versioned>,
     none: T,
-    operation: &'static str,
+    operation: Operation,
 ) -> Result<Counter<T>, InfraError> {
     match found {
         Some(found) => {

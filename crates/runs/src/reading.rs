@@ -1,16 +1,17 @@
-//! Reading a run: its record, its shards page by page, and how far it has come.
+//! Reading a run: its record, its shards page by page, and its progress.
 //!
-//! A run that is being taken away is not there any more for whoever looks. It is marked, or its
-//! gate is gone, before anything of it goes. So whoever has read something of a run, and finds
-//! afterwards that it still is there, has seen all of it.
+//! Reads do not find a run that is being deleted. The run is marked, or its gate deleted, before
+//! anything else of it is deleted. So a reader that still finds the run after reading its shards
+//! has read all of them.
 
 use std::sync::Arc;
 
 use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
 use shardwright_coordination::{InfraError, ProgressCounter, RunProgress, RunRecord, ShardRecord};
+use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
-use shardwright_store::{Key, Revision, ScanPage, Snapshot, Store, Versioned};
+use shardwright_engine::{fault, listing};
+use shardwright_store::{Key, Revision, ScanPage, Versioned};
 
 use crate::coordinator::Core;
 use crate::keys::ShardPart;
@@ -23,12 +24,12 @@ pub(crate) struct StoredRun {
     pub(crate) at: Revision,
     /// Whether it is being deleted.
     pub(crate) collecting: bool,
-    /// Whether its gate is there. Without it nobody works on the run; whoever changes the run makes
-    /// it anew.
+    /// Whether its gate exists. Without it no worker can work on the run. The next change of the
+    /// run writes it again.
     pub(crate) has_gate: bool,
 }
 
-/// What is stored of a run, undecoded but for the run itself.
+/// Stored parts of a run. Only the run itself is decoded.
 struct Parts {
     run: RunHeadRecord,
     at: Revision,
@@ -38,12 +39,21 @@ struct Parts {
 }
 
 impl Core {
-    /// Reads a run; none if there is none, or only what is left of one.
+    /// Loads the entry under a key, and the revision of the read.
+    pub(crate) async fn load_one(
+        &self,
+        key: &Key,
+        operation: Operation,
+    ) -> Result<(Option<Versioned>, Revision), InfraError> {
+        listing::load_one(&self.store, key, operation).await
+    }
+
+    /// Reads a run; none if it does not exist.
     pub(crate) async fn load_run(
         &self,
         tenant: TenantId,
         run: RunId,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Option<StoredRun>, InfraError> {
         let (parts, _) = self.load_parts(tenant, run, operation).await?;
         let Some(parts) = parts else { return Ok(None) };
@@ -61,42 +71,38 @@ impl Core {
         Ok(Some(StoredRun { record, at, collecting, has_gate }))
     }
 
-    /// Reads a run for whoever needs neither its root shards nor its gate: it gets the shortest
-    /// list of shards that the run could have. So a damaged manifest or a gate that is gone keeps
-    /// nobody from ending the run.
+    /// Reads a run for callers that need neither its root shards nor its gate. The record has the
+    /// shortest manifest that the run could have. So a run with a damaged manifest or a missing
+    /// gate can still be ended.
     pub(crate) async fn load_run_alone(
         &self,
         tenant: TenantId,
         run: RunId,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Option<StoredRun>, InfraError> {
         let (parts, _) = self.load_parts(tenant, run, operation).await?;
         parts.map(|parts| parts.without_manifest(operation)).transpose()
     }
 
-    /// Reads a run, and tells of which moment that is.
+    /// Reads a run, and returns the revision of the read.
     async fn load_parts(
         &self,
         tenant: TenantId,
         run: RunId,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<(Option<Parts>, Revision), InfraError> {
         let keys = [
             self.keys.run(tenant, run),
             self.keys.manifest(tenant, run),
             self.keys.gate(tenant, run),
         ];
-        let loaded = self.store.load(&keys).await;
-        let Snapshot { values, revision } =
-            loaded.map_err(|error| fault::read(operation, &error))?;
-        let Ok([found, manifest, gate]) = <[Option<Versioned>; 3]>::try_from(values) else {
-            return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
-        };
+        let loaded = listing::load_all(&self.store, &keys, operation).await?;
+        let ([found, manifest, gate], revision) = loaded;
         let Some(found) = found else { return Ok((None, revision)) };
         let stored = RunHeadRecord::decode(&found.value);
         let stored = stored.map_err(|error| damaged(run, operation, error.to_string()))?;
         if (stored.tenant, stored.run) != (tenant, run) {
-            let message = "what is stored there is another run".to_owned();
+            let message = "the key contains another run".to_owned();
             return Err(damaged(run, operation, message));
         }
         let has_gate = gate.is_some();
@@ -105,23 +111,23 @@ impl Core {
         Ok((Some(parts), revision))
     }
 
-    /// Fails if the gate of a run is gone though the run is there for whoever looks.
+    /// Fails if a run exists without its gate.
     pub(crate) async fn check_gate(
         &self,
         tenant: TenantId,
         run: RunId,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<(), InfraError> {
         let (parts, _) = self.load_parts(tenant, run, operation).await?;
         parts.map_or(Ok(()), |parts| parts.whole(operation).map(|_| ()))
     }
 
-    /// Whether a run that was found was still there, and not being taken away, at a revision.
+    /// Whether a run still existed, and was not being deleted, at a revision or later.
     async fn was_kept(
         &self,
         RunRecord { tenant, run, .. }: &RunRecord,
         at: Revision,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<bool, InfraError> {
         let read = || async {
             let (parts, as_of) = self.load_parts(*tenant, *run, operation).await?;
@@ -131,18 +137,18 @@ impl Core {
         Ok(!parts.whole(operation)?.collecting)
     }
 
-    /// Visits every shard of a run, all at one moment, and none before the run was as it was found.
-    /// Where there is none, shards come from there on, and what came before does not count. False
-    /// if the run is being taken away; then nothing counts.
+    /// Visits every shard of a run, all at one revision that is not older than the run's. A `None`
+    /// restarts the visit: earlier shards do not count. Returns false if the run is being deleted,
+    /// and then no shard counts.
     pub(crate) async fn each_shard(
         &self,
         StoredRun { record, at, .. }: &StoredRun,
-        operation: &'static str,
+        operation: Operation,
         mut visit: impl FnMut(Option<ShardRecord>) + Send,
     ) -> Result<bool, InfraError> {
         visit(None);
         if record.root_shards.is_empty() {
-            // What is staged is not there yet.
+            // Staged shards do not exist yet.
             return Ok(true);
         }
         let RunRecord { tenant, run, .. } = *record;
@@ -158,8 +164,8 @@ impl Core {
                 let Some((_, shard, part)) = self.keys.parse_shard(&key) else {
                     return Err(no_key_of_ours(&key, operation));
                 };
-                let place = ShardAddress { tenant, key: shard };
-                if let Some(shard) = half.join(place, part, found, operation)? {
+                let address = ShardAddress { tenant, key: shard };
+                if let Some(shard) = half.join(address, part, found, operation)? {
                     visit(Some(shard));
                 }
             }
@@ -167,18 +173,18 @@ impl Core {
         };
         let visited =
             self.visit_since(&self.keys.shards(tenant, run), *at, operation, in_page).await;
-        // What looks broken may be half taken away.
+        // A run that looks damaged may be half deleted.
         if !self.was_kept(record, seen_at, operation).await? {
             return Ok(false);
         }
         visited.map(|()| true)
     }
 
-    /// Reads every shard of a run, all at one moment; none if the run is being taken away.
+    /// Reads every shard of a run, all at one revision; none if the run is being deleted.
     pub(crate) async fn all_shards<T: Send>(
         &self,
         found: &StoredRun,
-        operation: &'static str,
+        operation: Operation,
         mut keep: impl FnMut(ShardRecord) -> Option<T> + Send,
     ) -> Result<Option<Vec<T>>, InfraError> {
         let mut kept = Vec::new();
@@ -190,13 +196,12 @@ impl Core {
         Ok(is_there.then_some(kept))
     }
 
-    /// How far a run has come, at the moment at which it was found or later; none if it is being
-    /// taken away.
+    /// Progress of a run, at the revision of its record or later; none if it is being deleted.
     pub(crate) async fn progress_of(
         self: &Arc<Self>,
         found: &StoredRun,
         now: LogicalTime,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Option<RunProgress>, InfraError> {
         let RunRecord { tenant, run, .. } = found.record;
         let begin = || ProgressCounter::new(now, self.fence_floor());
@@ -210,28 +215,27 @@ impl Core {
         if !self.each_shard(found, operation, count).await? {
             return Ok(None);
         }
-        let told = self.watermark(tenant, run).await?;
-        let before = told.as_deref();
-        let mut progress = counter.finish(before);
-        if progress.watermark.as_deref() != before {
+        let before = self.watermark(tenant, run).await?;
+        let mut progress = counter.finish(before.as_deref());
+        if progress.watermark != before {
             progress.watermark =
-                self.raise_watermark(tenant, run, progress.watermark, told).await?;
+                self.raise_watermark(tenant, run, progress.watermark, before).await?;
         }
         Ok(Some(progress))
     }
 }
 
 impl Parts {
-    /// Fails if the gate of a run is gone that nobody takes away.
-    fn whole(self, operation: &'static str) -> Result<Self, InfraError> {
+    /// Fails if the gate is missing although the run is not being deleted.
+    fn whole(self, operation: Operation) -> Result<Self, InfraError> {
         if self.has_gate || self.collecting {
             return Ok(self);
         }
-        let message = "its gate is gone; to pause, resume or end the run makes it anew";
+        let message = "its gate is missing; pause, resume or end the run to write it again";
         Err(damaged(self.run.run, operation, message.to_owned()))
     }
 
-    fn without_manifest(self, operation: &'static str) -> Result<StoredRun, InfraError> {
+    fn without_manifest(self, operation: Operation) -> Result<StoredRun, InfraError> {
         let Self { run: stored, at, collecting, has_gate, .. } = self;
         let run = stored.run;
         let record = stored.alone();
@@ -240,50 +244,50 @@ impl Parts {
     }
 }
 
-/// A definition that waits for the progress of the same shard, which comes right after it.
+/// A definition whose progress record follows next.
 struct UnpairedDefinition(Option<(ShardAddress, Versioned)>);
 
 impl UnpairedDefinition {
-    /// The shard, if this is the second of its two records.
+    /// Returns the shard once both of its records were read.
     fn join(
         &mut self,
-        place: ShardAddress,
+        address: ShardAddress,
         part: ShardPart,
         found: Versioned,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Option<ShardRecord>, InfraError> {
         match (part, self.0.take()) {
             (ShardPart::Definition, None) => {
-                self.0 = Some((place, found));
+                self.0 = Some((address, found));
                 Ok(None)
             }
-            (ShardPart::Progress, Some((defined, definition))) if defined == place => {
-                decode_shard(place, &definition, &found, operation).map(Some)
+            (ShardPart::Progress, Some((defined, definition))) if defined == address => {
+                decode_shard(address, &definition, &found, operation).map(Some)
             }
             (ShardPart::Definition, Some((defined, _))) => Err(no_progress(defined, operation)),
             (ShardPart::Progress, _) => {
-                let ShardKey { run, shard } = place.key;
-                let message = format!("shard {shard} of run {run}: not defined");
+                let ShardKey { run, shard } = address.key;
+                let message = format!("shard {shard} of run {run}: the definition is missing");
                 Err(fault::corrupt(operation, message))
             }
         }
     }
 
-    /// Fails if there is half a shard at the end.
-    fn end(&self, operation: &'static str) -> Result<(), InfraError> {
+    /// Fails if the last definition has no progress.
+    fn end(&self, operation: Operation) -> Result<(), InfraError> {
         self.0.as_ref().map_or(Ok(()), |(defined, _)| Err(no_progress(*defined, operation)))
     }
 }
 
-fn no_progress(place: ShardAddress, operation: &'static str) -> InfraError {
-    let ShardKey { run, shard } = place.key;
-    fault::corrupt(operation, format!("shard {shard} of run {run}: defined, and nothing more"))
+fn no_progress(address: ShardAddress, operation: Operation) -> InfraError {
+    let ShardKey { run, shard } = address.key;
+    fault::corrupt(operation, format!("shard {shard} of run {run}: the progress is missing"))
 }
 
-fn no_key_of_ours(key: &Key, operation: &'static str) -> InfraError {
-    fault::corrupt(operation, format!("{key} is no key of ours"))
+fn no_key_of_ours(key: &Key, operation: Operation) -> InfraError {
+    fault::corrupt(operation, format!("{key} is not a key of a shard"))
 }
 
-fn damaged(run: RunId, operation: &'static str, error: String) -> InfraError {
+fn damaged(run: RunId, operation: Operation, error: String) -> InfraError {
     fault::corrupt(operation, format!("run {run}: {error}"))
 }

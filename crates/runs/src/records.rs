@@ -134,7 +134,7 @@ record! { RunProtocol:
     /// Label of a run.
     RunLabelRecord: RecordKind::RunLabel {
         /// Name under which the run was started, and its description.
-        job: RunLabel,
+        label: RunLabel,
     } check(RunLabelRecord::checked)
 }
 
@@ -183,15 +183,15 @@ impl RunShardsRecord {
 
 impl WatermarkRecord {
     fn checked(self) -> Result<Self, InvariantViolation> {
-        let violation = InvariantViolation("a watermark is a key");
+        let violation = InvariantViolation("a watermark is no longer than a key");
         if self.reached.len() <= MAX_KEY_SIZE { Ok(self) } else { Err(violation) }
     }
 }
 
 impl RunLabelRecord {
     fn checked(self) -> Result<Self, InvariantViolation> {
-        let violation = InvariantViolation("a description is not longer than is kept");
-        if self.job.description.len() <= MAX_RUN_DESCRIPTION_SIZE {
+        let violation = InvariantViolation("a description is no longer than its limit");
+        if self.label.description.len() <= MAX_RUN_DESCRIPTION_SIZE {
             Ok(self)
         } else {
             Err(violation)
@@ -256,6 +256,6 @@ impl Field<RunProtocol> for RunName {
 
     fn get(reader: &mut Reader<'_>, _name: &'static str) -> Result<Self, DecodeError> {
         let name = str::from_utf8(reader.bytes()?).ok().and_then(|name| Self::new(name).ok());
-        reader.sound(name.ok_or(InvariantViolation("a run's name is a name")))
+        reader.sound(name.ok_or(InvariantViolation("the name of a run is valid")))
     }
 }

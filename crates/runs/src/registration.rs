@@ -1,13 +1,13 @@
 //! Registering the shards of a run, in as many commits as the store needs.
 //!
-//! If all of it fits into one commit, it is one. Else a stage is set up under the operation's id;
-//! the shards are written behind it, where nobody looks as long as the run is initializing; and
-//! one last commit starts the run and takes the stage away. Every commit in between compares the
-//! stage and the run. So whoever comes late, or has been overtaken, writes nothing; and whoever
-//! repeats the operation goes on where it was left.
+//! A registration that fits into one commit is one commit. Otherwise a stage is stored under the
+//! operation's id. The shards are written behind it, where no reader looks while the run is
+//! initializing. A last commit starts the run and deletes the stage. Every commit in between
+//! compares the stage and the run, so late and overtaken commits write nothing. Repeating the
+//! operation continues where it stopped.
 //!
-//! A run that is made with its shards comes into being by the first of these commits, which also
-//! reserves their room.
+//! If the run is created with its shards, the first of these commits creates it and reserves its
+//! shards.
 
 mod transaction;
 
@@ -22,12 +22,11 @@ use shardwright_coordination::{
     EventCollector, IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead,
     ShardRecord,
 };
+use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
 use shardwright_engine::transact;
-use shardwright_store::{
-    Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, StoreLimits,
-};
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Store, StoreLimits};
 
 use self::transaction::{Ended, Registration};
 use crate::collection::{DeleteRange, RunAddress};
@@ -37,37 +36,35 @@ use crate::quota::Reservation;
 use crate::reading::StoredRun;
 use crate::records::{ManifestRecord, RunHeadRecord, RunStateRecord, StageRecord};
 
-const OPERATION: &str = "register_shards";
-
 /// Everything that one registration stores.
 struct Plan {
+    operation: Operation,
     tenant: TenantId,
     run: RunId,
     /// What is expected of the run's record.
     run_expect: Expect,
-    /// The run that is yet to be made, if there is none.
+    /// The run to create, if it does not exist.
     new_run: Option<NewRun>,
-    /// The run as it will be.
+    /// The run after the registration.
     record: RunRecord,
     shards: Vec<ShardRecord>,
     stage: StageRecord,
 }
 
-/// A run that waits for its shards, and what tells of it.
+/// A run to create, and its events.
 struct NewRun {
     record: RunRecord,
     events: EventCollector,
 }
 
-/// What a registration starts from.
+/// State that a registration starts from.
 struct Base {
     record: RunRecord,
     run_expect: Expect,
     new_run: Option<NewRun>,
 }
 
-/// The run that is there, or the one that is to be made if there is none; none of either if the
-/// run is being deleted.
+/// Returns the existing run, or the one to create; none if the run is being deleted.
 fn base(new_run: Option<NewRun>, found: Option<&StoredRun>) -> Option<Base> {
     match (new_run, found) {
         (Some(new_run), None) => {
@@ -82,7 +79,7 @@ fn base(new_run: Option<NewRun>, found: Option<&StoredRun>) -> Option<Base> {
     }
 }
 
-/// Looks at the run that is there, if one is, and gives the one that is to be made, if one is.
+/// Checks the existing run, if any, and returns the run to create, if any.
 pub(crate) trait Adopt<R>:
     Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Adopted<R> + Send + Sync
 {
@@ -93,7 +90,7 @@ impl<R, F> Adopt<R> for F where
 {
 }
 
-/// The run that is to be made, if one is.
+/// The run to create, if any.
 pub(crate) type Adopted<R> = Result<Option<RunRecord>, R>;
 
 impl Plan {
@@ -108,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// The events of all that was not told before.
+    /// The events that were not published yet.
     fn events(&mut self, mut started: EventCollector) -> EventCollector {
         let Some(NewRun { mut events, .. }) = self.new_run.take() else { return started };
         started.drain_with(|event| _ = events.emit(event));
@@ -117,15 +114,16 @@ impl Plan {
 }
 
 impl StoredCoordinator {
-    /// Registers the shards of a run. `adopt` looks at the run that is there, if one is, and gives
-    /// the one that is to be made; what it makes is stored together with its shards, or at least
-    /// with the room for them, so that nothing is left behind where there is none.
+    /// Registers the shards of a run. `adopt` checks the existing run, if any, and returns the run
+    /// to create. A new run is stored together with its shards, or at least with their reservation,
+    /// so that a failed reservation leaves nothing behind.
     pub(crate) async fn register<R: From<RegisterShardsError> + Send>(
         &self,
         tenant: TenantId,
         run: RunId,
         shards: &[InitialShardInput<'_>],
         op: OpId,
+        operation: Operation,
         adopt: impl Adopt<R>,
     ) -> Result<IdempotentOutcome<()>, R> {
         let mut registration = Registration {
@@ -134,6 +132,7 @@ impl StoredCoordinator {
             run,
             shards,
             op,
+            operation,
             adopt,
             made: None,
             has_made: false,
@@ -148,36 +147,41 @@ impl StoredCoordinator {
         }
     }
 
-    /// Everything that is to be stored, and the events that tell of the run's start.
+    /// Returns what to store, and the events of the run's start.
     fn plan(
         &self,
         call: &RunCall,
         base: Base,
         shards: &[InitialShardInput<'_>],
         pending: RegisterPending,
+        operation: Operation,
     ) -> Result<(Plan, EventCollector), InfraError> {
         let Base { mut record, run_expect, new_run } = base;
         let (tenant, run, attempt) = (record.tenant, record.run, pending.attempt());
-        let shards = records(tenant, run, &record, shards)?;
+        let shards = records(tenant, run, &record, shards, operation)?;
         let mut started = self.core.publisher.collector();
         pending.apply(call, &mut record, &mut started);
         let stage = StageRecord { op: attempt.op, payload_hash: attempt.payload_hash };
-        Ok((Plan { tenant, run, run_expect, new_run, record, shards, stage }, started))
+        Ok((Plan { operation, tenant, run, run_expect, new_run, record, shards, stage }, started))
     }
 
-    /// The whole registration as one commit, if the store takes it.
-    fn whole(&self, plan: &Plan, room: &Reservation) -> Result<Option<CommitBuilder>, InfraError> {
+    /// The whole registration as one commit, if it is within the store's limits.
+    fn whole(
+        &self,
+        plan: &Plan,
+        reservation: &Reservation,
+    ) -> Result<Option<CommitBuilder>, InfraError> {
         let stage = self.core.keys.stage(plan.tenant, plan.run);
         let mut commit = self.start(Commit::builder().expect(stage, Expect::Absent), plan);
         for shard in &plan.shards {
             commit = effects::insert(commit, &self.core.keys, plan.tenant, shard);
         }
-        let commit = room.clone().add_to(commit);
-        let built = transact::build(OPERATION, commit.clone())?;
+        let commit = reservation.clone().add_to(commit);
+        let built = transact::build(plan.operation, commit.clone())?;
         Ok(built.check(&self.core.store.limits()).is_ok().then_some(commit))
     }
 
-    /// Adds what starts the run.
+    /// Adds the writes that start the run.
     fn start(&self, commit: CommitBuilder, plan: &Plan) -> CommitBuilder {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         commit
@@ -191,20 +195,18 @@ impl StoredCoordinator {
         &self,
         tenant: TenantId,
         run: RunId,
+        operation: Operation,
     ) -> Result<(Option<StageRecord>, Expect), InfraError> {
         let key = self.core.keys.stage(tenant, run);
-        let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        let Some(found) = values.into_iter().next().flatten() else {
-            return Ok((None, Expect::Absent));
-        };
+        let (found, _) = self.core.load_one(&key, operation).await?;
+        let Some(found) = found else { return Ok((None, Expect::Absent)) };
         let stage = StageRecord::decode(&found.value);
-        let stage = stage.map_err(|error| fault::decode(OPERATION, &error))?;
+        let stage = stage.map_err(|error| fault::decode(operation, &error))?;
         Ok((Some(stage), Expect::At(found.revision)))
     }
 
-    /// A commit that sets up the stage, in place of another one if there is one.
-    fn stage(&self, plan: &Plan, room: Reservation, expect: Expect) -> CommitBuilder {
+    /// A commit that stores the stage, or replaces another one.
+    fn stage(&self, plan: &Plan, reservation: Reservation, expect: Expect) -> CommitBuilder {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         let commit = Commit::builder()
             .expect(keys.run(tenant, run), plan.run_expect)
@@ -216,10 +218,10 @@ impl StoredCoordinator {
                 .put(keys.gate(tenant, run), RunStateRecord::of(record).encode()),
             None => commit,
         };
-        room.add_to(commit)
+        reservation.add_to(commit)
     }
 
-    /// Takes away what another registration left behind, but for what is written anew.
+    /// Deletes what another registration left behind, except keys that are written again.
     async fn clear(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         let guard = (keys.stage(tenant, run), Expect::At(stage_at));
@@ -232,19 +234,19 @@ impl StoredCoordinator {
         let range = DeleteRange { address: plan.address(), since: stage_at, guard };
         let is_left = |key: &Key| *key != gate && !own.contains(key);
         for keys in [keys.shards(tenant, run), keys.view(tenant, run)] {
-            if !self.core.delete_range(&range, &keys, is_left, OPERATION).await? {
+            if !self.core.delete_range(&range, &keys, is_left, plan.operation).await? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Writes the shards behind the stage; false if the stage is not ours any more.
+    /// Writes the shards behind the stage; false if the stage was replaced.
     async fn write_shards(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
         let stage = self.core.keys.stage(plan.tenant, plan.run);
         let limits = self.core.store.limits();
         let run = self.core.keys.run(plan.tenant, plan.run);
-        // The run as well: one that was called off meanwhile gets no more shards.
+        // Also compares the run: a run that was cancelled meanwhile gets no shards.
         let begin = || {
             let commit = Commit::builder().guard(stage.clone(), Expect::At(stage_at));
             commit.expect(run.clone(), plan.run_expect)
@@ -269,14 +271,14 @@ impl StoredCoordinator {
     }
 
     async fn write_chunk(&self, plan: &Plan, commit: CommitBuilder) -> Result<bool, InfraError> {
-        self.core.store_under_guard(plan.address(), commit, OPERATION).await
+        self.core.store_under_guard(plan.address(), commit, plan.operation).await
     }
 }
 
-/// Definition, progress and the key by which it can be claimed.
+/// Definition, progress and the claimable mark.
 const WRITES_PER_SHARD: usize = 3;
 
-/// Room for keys and what is the same in every record.
+/// Allowance for keys and fixed fields, in bytes.
 const OVERHEAD: usize = 700;
 
 fn size_of(shard: &ShardRecord) -> usize {
@@ -294,8 +296,9 @@ fn records(
     run: RunId,
     record: &RunRecord,
     shards: &[InitialShardInput<'_>],
+    operation: Operation,
 ) -> Result<Vec<ShardRecord>, InfraError> {
-    let broken = |error: String| fault::corrupt(OPERATION, error);
+    let broken = |error: String| fault::corrupt(operation, error);
     let make = |input: &InitialShardInput<'_>| {
         let key = ShardKey::new(run, input.shard);
         Ok(ShardRecord {

@@ -1,7 +1,7 @@
-//! Requesting a part of a shard from its holder.
+//! Split requests to the holder of a shard.
 //!
-//! A request is bound to the holder's fence: a new holder makes it void without another write. It
-//! is bound to the requester's session as well and is deleted with it.
+//! A request belongs to the holder's fence: a new holder makes it void without another write. It
+//! also belongs to the requester's session and is deleted with it.
 
 use std::sync::Arc;
 
@@ -14,54 +14,52 @@ use shardwright_coordination::{
     Context, DeclineError, EventCollector, InfraError, ShardHead, SplitRequestError,
 };
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
 use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
-use shardwright_store::{
-    Commit, CommitBuilder, Expect, Key, Revision, SessionId, Snapshot, Store, Write,
-};
+use shardwright_engine::{Operation, operation};
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId, Write};
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::RunKeys;
 use crate::records::{RequesterRecord, SplitRequestRecord};
 use crate::shard::{Loaded, ShardAddress, ShardFault};
 
-/// What is stored about a request.
-struct Asked {
+/// A stored split request.
+struct StoredRequest {
     slot: SplitRequestSlot,
     expect: Expect,
 }
 
-/// What a worker has asked before.
-struct AskedElsewhere {
-    /// What stands under the worker's own key.
+/// The earlier request of a worker.
+struct OtherRequest {
+    /// Expectation of the worker's own key.
     requester: Expect,
-    earlier: Option<Earlier>,
+    earlier: Option<EarlierRequest>,
 }
 
-/// A request to the present holder of another shard, expired or not.
-struct Earlier {
-    place: ShardAddress,
+/// A request to the current holder of another shard, expired or not.
+struct EarlierRequest {
+    address: ShardAddress,
     shard: Loaded,
-    asked: Asked,
+    request: StoredRequest,
 }
 
-impl AskedElsewhere {
+impl OtherRequest {
     fn is_open_at(&self, now: LogicalTime, fence_floor: FenceEpoch) -> bool {
-        self.earlier.as_ref().is_some_and(|Earlier { place, shard, asked }| {
+        self.earlier.as_ref().is_some_and(|EarlierRequest { address, shard, request }| {
             let gate = shard.run_gate(fence_floor);
-            let context = shard.context(now, place.tenant, &gate);
-            ops::open_request(&context, &shard.record.head, &asked.slot).is_some()
+            let context = shard.context(now, address.tenant, &gate);
+            ops::open_request(&context, &shard.record.head, &request.slot).is_some()
         })
     }
 
-    /// Takes back what was asked, so that it is open by no clock. The key stays: were it gone, the
-    /// commit that asked could come late and be applied a second time.
+    /// Withdraws the earlier request, so that no clock considers it open. The key remains: if it
+    /// were deleted, a late copy of the request's commit could be applied again.
     fn withdraw(&self, keys: &RunKeys, commit: CommitBuilder) -> CommitBuilder {
-        let Some(Earlier { place, shard, asked }) = &self.earlier else { return commit };
+        let Some(EarlierRequest { address, shard, request }) = &self.earlier else { return commit };
         let fence = shard.record.head.fence;
-        let emptied = SplitRequestRecord { fence, slot: asked.slot.answered() }.encode();
-        let key = keys.ask(place.tenant, place.key);
-        commit.expect(key.clone(), asked.expect).put(key, emptied)
+        let emptied = SplitRequestRecord { fence, slot: request.slot.answered() }.encode();
+        let key = keys.split_request(address.tenant, address.key);
+        commit.expect(key.clone(), request.expect).put(key, emptied)
     }
 }
 
@@ -69,72 +67,73 @@ impl StoredCoordinator {
     /// Requests a part of a shard, or declines such a request.
     pub(crate) async fn change_slot<C: SlotChange>(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         change: C,
     ) -> Result<(), C::Error> {
-        let mut transaction = SlotTransaction { core: &self.core, place, change, overtaken: None };
+        let mut transaction =
+            SlotTransaction { core: &self.core, address, change, overtaken: None };
         self.core.driver.transact(&mut transaction).await
     }
 }
 
-/// What a request is decided on: the holder's shard and what was requested of the holder.
-pub(crate) struct AskBasis {
+/// State that a request is decided on: the shard and its stored request.
+pub(crate) struct SplitRequestBasis {
     now: LogicalTime,
     shard: Loaded,
-    asked: Asked,
-    elsewhere: Option<AskedElsewhere>,
+    request: StoredRequest,
+    other: Option<OtherRequest>,
 }
 
-/// A change of what is requested of a shard's holder.
+/// A change of a shard's split request.
 pub(crate) trait SlotChange: Send + Sync {
-    const OPERATION: &'static str;
+    const OPERATION: Operation;
     type Error: From<InfraError> + From<ShardNotFound> + Send;
 
-    /// The worker whose requests to other holders count, too.
+    /// The worker whose requests to other holders count.
     fn requester(&self) -> Option<WorkerId>;
 
     /// Applies the rule of the protocol.
     fn apply(
         &self,
         context: &Context<'_>,
-        basis: &AskBasis,
+        basis: &SplitRequestBasis,
         slot: &mut SplitRequestSlot,
         events: &mut EventCollector,
     ) -> Result<(), Self::Error>;
 
-    /// Adds what the change compares, besides the request and its holder.
+    /// Adds comparisons of the change, besides the request and its holder.
     fn compare(
         &self,
         _core: &Core,
-        _place: ShardAddress,
-        _basis: &AskBasis,
+        _address: ShardAddress,
+        _basis: &SplitRequestBasis,
         commit: CommitBuilder,
     ) -> CommitBuilder {
         commit
     }
 
-    /// Adds what the change writes about the requester.
+    /// Adds the writes about the requester.
     fn write(
         &self,
         core: &Core,
-        place: ShardAddress,
-        basis: &AskBasis,
+        address: ShardAddress,
+        basis: &SplitRequestBasis,
         session: Option<SessionId>,
         commit: CommitBuilder,
     ) -> CommitBuilder;
 }
 
-/// A [`SlotChange`], stored. Repeating it is harmless.
+/// Stores a [`SlotChange`]. Repeating it is harmless.
 struct SlotTransaction<'c, C> {
     core: &'c Arc<Core>,
-    place: ShardAddress,
+    address: ShardAddress,
     change: C,
-    /// What to report instead of a refusal: an attempt that may have been stored.
+    /// Error to report instead of a refusal: an attempt may have been stored.
     overtaken: Option<InfraError>,
 }
 
 impl<C: SlotChange> SlotTransaction<'_, C> {
-    /// A refusal, unless an attempt that was overtaken may have been stored.
+    /// Refuses the change, unless an overtaken attempt may have been stored.
     fn refuse(&self, refusal: C::Error) -> Decided<EventCollector, C::Error> {
         let refused = || Ok(Decision::Refuse(refusal));
         self.overtaken.as_ref().map_or_else(refused, |unknown| Err(unknown.clone()))
@@ -142,41 +141,41 @@ impl<C: SlotChange> SlotTransaction<'_, C> {
 }
 
 impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
-    type Basis = Option<AskBasis>;
+    type Basis = Option<SplitRequestBasis>;
     type Answer = EventCollector;
     type Output = ();
     type Error = C::Error;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         C::OPERATION
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         let requester = self.change.requester();
-        Ok((self.core.ask_basis(self.place, requester, C::OPERATION).await?, read))
+        Ok((self.core.split_request_basis(self.address, requester, C::OPERATION).await?, read))
     }
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, C::Error> {
-        let (core, ShardAddress { tenant, key }) = (self.core, self.place);
+        let (core, ShardAddress { tenant, key }) = (self.core, self.address);
         let Some(basis) = basis else {
             return self.refuse(ShardNotFound { key }.into());
         };
-        let AskBasis { now, shard, asked, .. } = basis;
+        let SplitRequestBasis { now, shard, request, .. } = basis;
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
-        let (mut slot, mut events) = (asked.slot, core.publisher.collector());
+        let (mut slot, mut events) = (request.slot, core.publisher.collector());
         if let Err(refusal) = self.change.apply(&context, basis, &mut slot, &mut events) {
             return self.refuse(refusal);
         }
         let session = core.session().await?;
-        let ask = SplitRequestRecord { fence: shard.record.head.fence, slot }.encode();
+        let stored = SplitRequestRecord { fence: shard.record.head.fence, slot }.encode();
         let commit = Commit::builder()
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
-            .expect(core.keys.ask(tenant, key), asked.expect);
-        let commit = self.change.compare(core, self.place, basis, commit);
-        let commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        Ok(Decision::Commit(self.change.write(core, self.place, basis, session, commit), events))
+            .expect(core.keys.split_request(tenant, key), request.expect);
+        let commit = self.change.compare(core, self.address, basis, commit);
+        let commit = put(commit, core.keys.split_request(tenant, key), stored, session);
+        Ok(Decision::Commit(self.change.write(core, self.address, basis, session, commit), events))
     }
 
     fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
@@ -192,16 +191,13 @@ impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
         events: EventCollector,
         stored: Option<(&Commit, Revision)>,
     ) {
-        if let Some((commit, revision)) = stored {
-            let ShardAddress { tenant, key } = self.place;
-            self.core.note_commit(tenant, key.run, revision, commit.writes());
-        }
+        self.core.note_stored(self.address.tenant, self.address.key.run, stored);
         self.core.publisher.publish(events);
     }
 }
 
 impl SlotChange for RequestSplit {
-    const OPERATION: &'static str = "request_split";
+    const OPERATION: Operation = operation!("request_split");
     type Error = SplitRequestError;
 
     fn requester(&self) -> Option<WorkerId> {
@@ -211,43 +207,43 @@ impl SlotChange for RequestSplit {
     fn apply(
         &self,
         context: &Context<'_>,
-        basis: &AskBasis,
+        basis: &SplitRequestBasis,
         slot: &mut SplitRequestSlot,
         events: &mut EventCollector,
     ) -> Result<(), SplitRequestError> {
         let (now, floor) = (basis.now, context.run.fence_floor);
-        let open_elsewhere = basis.elsewhere.as_ref().is_some_and(|it| it.is_open_at(now, floor));
+        let open_elsewhere = basis.other.as_ref().is_some_and(|it| it.is_open_at(now, floor));
         ops::request_split(context, &basis.shard.record.head, slot, self, open_elsewhere, events)
     }
 
     fn compare(
         &self,
         core: &Core,
-        place: ShardAddress,
-        basis: &AskBasis,
+        address: ShardAddress,
+        basis: &SplitRequestBasis,
         commit: CommitBuilder,
     ) -> CommitBuilder {
-        let Some(elsewhere) = &basis.elsewhere else { return commit };
-        let requester = core.keys.asker(place.tenant, place.key.run, self.requester);
-        elsewhere.withdraw(&core.keys, commit.expect(requester, elsewhere.requester))
+        let Some(other) = &basis.other else { return commit };
+        let requester = core.keys.requester(address.tenant, address.key.run, self.requester);
+        other.withdraw(&core.keys, commit.expect(requester, other.requester))
     }
 
     fn write(
         &self,
         core: &Core,
-        place: ShardAddress,
-        _: &AskBasis,
+        address: ShardAddress,
+        _: &SplitRequestBasis,
         session: Option<SessionId>,
         commit: CommitBuilder,
     ) -> CommitBuilder {
-        let ShardAddress { tenant, key } = place;
+        let ShardAddress { tenant, key } = address;
         let requester = RequesterRecord { shard: key.shard }.encode();
-        put(commit, core.keys.asker(tenant, key.run, self.requester), requester, session)
+        put(commit, core.keys.requester(tenant, key.run, self.requester), requester, session)
     }
 }
 
 impl SlotChange for DeclineSplit {
-    const OPERATION: &'static str = "decline_split";
+    const OPERATION: Operation = operation!("decline_split");
     type Error = DeclineError;
 
     fn requester(&self) -> Option<WorkerId> {
@@ -257,7 +253,7 @@ impl SlotChange for DeclineSplit {
     fn apply(
         &self,
         context: &Context<'_>,
-        basis: &AskBasis,
+        basis: &SplitRequestBasis,
         slot: &mut SplitRequestSlot,
         events: &mut EventCollector,
     ) -> Result<(), DeclineError> {
@@ -267,113 +263,115 @@ impl SlotChange for DeclineSplit {
     fn write(
         &self,
         core: &Core,
-        place: ShardAddress,
-        basis: &AskBasis,
+        address: ShardAddress,
+        basis: &SplitRequestBasis,
         _: Option<SessionId>,
         commit: CommitBuilder,
     ) -> CommitBuilder {
-        let ShardAddress { tenant, key } = place;
-        match basis.asked.slot.open {
-            Some(request) => commit.delete(core.keys.asker(tenant, key.run, request.requester)),
+        let ShardAddress { tenant, key } = address;
+        match basis.request.slot.open {
+            Some(request) => commit.delete(core.keys.requester(tenant, key.run, request.requester)),
             None => commit,
         }
     }
 }
 
 impl Core {
-    /// What a request, or the answer to one, is decided on; none if there is no such shard.
-    async fn ask_basis(
+    /// Loads the basis of a request or of its answer; none if the shard does not exist.
+    async fn split_request_basis(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         requester: Option<WorkerId>,
-        operation: &'static str,
-    ) -> Result<Option<AskBasis>, InfraError> {
+        operation: Operation,
+    ) -> Result<Option<SplitRequestBasis>, InfraError> {
         let now = self.now().await?;
-        let Some(shard) = self.load_shard(place, operation).await? else { return Ok(None) };
-        let asked = self.asked(place, &shard.record.head, operation).await?;
-        let elsewhere = match requester {
-            Some(requester) => Some(self.asked_elsewhere(place, requester, operation).await?),
+        let Some(shard) = self.load_shard(address, operation).await? else { return Ok(None) };
+        let request = self.stored_request(address, &shard.record.head, operation).await?;
+        let other = match requester {
+            Some(requester) => Some(self.other_request(address, requester, operation).await?),
             None => None,
         };
-        Ok(Some(AskBasis { now, shard, asked, elsewhere }))
+        Ok(Some(SplitRequestBasis { now, shard, request, other }))
     }
 
-    /// Opens another session next time, if this one has ended.
+    /// Forgets an ended session, so that the next operation opens another.
     pub(crate) fn forget_ended(&self, settled: &Settled) {
         if let Settled::SessionGone(ended) = settled {
             self.sessions.forget(*ended);
         }
     }
 
-    /// What has been asked of the holder. What was asked of an earlier one does not count.
-    async fn asked(
+    /// Loads the request to the current holder. Requests to earlier holders are void.
+    async fn stored_request(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         head: &ShardHead,
-        operation: &'static str,
-    ) -> Result<Asked, InfraError> {
-        let key = self.keys.ask(place.tenant, place.key);
-        let (ask, expect) = self.advice::<SplitRequestRecord>(&key, operation).await?;
-        let current = ask.filter(|ask| ask.fence == head.fence && head.lease.is_some());
-        Ok(Asked { slot: current.map(|ask| ask.slot).unwrap_or_default(), expect })
+        operation: Operation,
+    ) -> Result<StoredRequest, InfraError> {
+        let key = self.keys.split_request(address.tenant, address.key);
+        let (stored, expect) = self.advice::<SplitRequestRecord>(&key, operation).await?;
+        let current = stored.filter(|stored| stored.fence == head.fence && head.lease.is_some());
+        Ok(StoredRequest { slot: current.map(|stored| stored.slot).unwrap_or_default(), expect })
     }
 
-    /// What a worker has asked of the holder of another shard, and what says so.
-    async fn asked_elsewhere(
+    /// Loads a worker's request to the holder of another shard.
+    async fn other_request(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         requester: WorkerId,
-        operation: &'static str,
-    ) -> Result<AskedElsewhere, InfraError> {
-        let ShardAddress { tenant, key } = place;
-        let requester_key = self.keys.asker(tenant, key.run, requester);
+        operation: Operation,
+    ) -> Result<OtherRequest, InfraError> {
+        let ShardAddress { tenant, key } = address;
+        let requester_key = self.keys.requester(tenant, key.run, requester);
         let (before, expect) = self.advice::<RequesterRecord>(&requester_key, operation).await?;
-        let nothing = AskedElsewhere { requester: expect, earlier: None };
+        let nothing = OtherRequest { requester: expect, earlier: None };
         let Some(before) = before.filter(|before| before.shard != key.shard) else {
             return Ok(nothing);
         };
         let elsewhere = ShardAddress { tenant, key: ShardKey::new(key.run, before.shard) };
         let shard = match self.load_shard(elsewhere, operation).await {
             Ok(Some(shard)) => shard,
-            // Nobody works on a damaged shard, so nobody can answer what was asked there.
+            // A damaged shard has no active holder to answer.
             Ok(None) | Err(ShardFault::Damaged(_)) => return Ok(nothing),
             Err(ShardFault::Other(error)) => return Err(error),
         };
-        let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
-        if asked.slot.open.is_none_or(|request| request.requester != requester) {
+        let request = self.stored_request(elsewhere, &shard.record.head, operation).await?;
+        if request.slot.open.is_none_or(|request| request.requester != requester) {
             return Ok(nothing);
         }
-        Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })
+        Ok(OtherRequest {
+            earlier: Some(EarlierRequest { address: elsewhere, shard, request }),
+            ..nothing
+        })
     }
 
-    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
+    /// Returns the write that answers a request when the holder splits. The pause between requests
+    /// remains.
     pub(crate) async fn answer_request(
         &self,
-        place: ShardAddress,
+        address: ShardAddress,
         fence: FenceEpoch,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<Write, InfraError> {
-        let key = self.keys.ask(place.tenant, place.key);
-        let (ask, _) = self.advice::<SplitRequestRecord>(&key, operation).await?;
-        let ask = ask.filter(|ask| ask.fence == fence);
-        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        let key = self.keys.split_request(address.tenant, address.key);
+        let (stored, _) = self.advice::<SplitRequestRecord>(&key, operation).await?;
+        let stored = stored.filter(|stored| stored.fence == fence);
+        let slot = stored.map(|stored| stored.slot.answered()).unwrap_or_default();
         if slot == SplitRequestSlot::default() {
             return Ok(Write::Delete { key });
         }
         Ok(Write::Put { key, value: SplitRequestRecord { fence, slot }.encode(), session: None })
     }
 
-    /// A record that only advises. One that cannot be read is no advice, and is written over.
+    /// Loads an advisory record. One that cannot be read counts as missing and is overwritten.
     async fn advice<T: Record>(
         &self,
         key: &Key,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<(Option<T>, Expect), InfraError> {
-        let loaded = self.store.load(std::slice::from_ref(key)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        Ok(match values.into_iter().next().flatten() {
-            Some(found) => (T::decode(&found.value).ok(), Expect::At(found.revision)),
-            None => (None, Expect::Absent),
+        Ok(match self.load_one(key, operation).await? {
+            (Some(found), _) => (T::decode(&found.value).ok(), Expect::At(found.revision)),
+            (None, _) => (None, Expect::Absent),
         })
     }
 }

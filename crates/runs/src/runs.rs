@@ -1,4 +1,4 @@
-//! What operators do to runs.
+//! Operations on runs.
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, TenantId};
 use shardwright_coordination::error::reason::RunNotFound;
@@ -13,13 +13,14 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::Record;
 use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::reading::StoredRun;
 use crate::records::{RunHeadRecord, RunStateRecord};
 
-const CREATE: &str = "create_run";
+const CREATE: Operation = operation!("create_run");
 
 impl StoredCoordinator {
     pub(crate) async fn create_run(
@@ -41,7 +42,7 @@ impl StoredCoordinator {
         let RegisterShards { run, shards, op } = request;
         let shards = &shards;
         let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
-        self.register(tenant, run, shards, op, found).await
+        self.register(tenant, run, shards, op, operation!("register_shards"), found).await
     }
 
     pub(crate) async fn create_run_with_shards(
@@ -54,7 +55,7 @@ impl StoredCoordinator {
         let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
             Ok(ops::adopt_run(call, run, config, found, events)?)
         };
-        self.register(tenant, run, shards, op, made).await
+        self.register(tenant, run, shards, op, operation!("create_run_with_shards"), made).await
     }
 
     pub(crate) async fn get_run(
@@ -63,7 +64,7 @@ impl StoredCoordinator {
         request: GetRun,
     ) -> Result<RunRecord, RunQueryError> {
         let run = request.run;
-        Ok(self.core.look_at(tenant, run, "get_run").await?.record)
+        Ok(self.core.look_at(tenant, run, operation!("get_run")).await?.record)
     }
 
     pub(crate) async fn get_run_progress(
@@ -72,7 +73,7 @@ impl StoredCoordinator {
         request: GetRunProgress,
     ) -> Result<RunProgress, RunQueryError> {
         let run = request.run;
-        const OPERATION: &str = "get_run_progress";
+        const OPERATION: Operation = operation!("get_run_progress");
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
         let progress = self.core.progress_of(&found, now, OPERATION).await?;
@@ -85,7 +86,7 @@ impl StoredCoordinator {
         request: ListShards,
     ) -> Result<Vec<ShardSummary>, RunQueryError> {
         let ListShards { run, filter } = request;
-        const OPERATION: &str = "list_shards";
+        const OPERATION: Operation = operation!("list_shards");
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
         let fence_floor = self.core.fence_floor();
@@ -106,7 +107,7 @@ impl StoredCoordinator {
         tenant: TenantId,
         run: RunId,
     ) -> Result<Vec<ShardRecord>, RunQueryError> {
-        const OPERATION: &str = "inspect_shards";
+        const OPERATION: Operation = operation!("inspect_shards");
         let found = self.core.look_at(tenant, run, OPERATION).await?;
         let shards = self.core.all_shards(&found, OPERATION, Some).await?;
         let mut shards = shards.ok_or(RunNotFound { run })?;
@@ -129,15 +130,15 @@ impl StoredCoordinator {
         let mut transition =
             Transition { backend: self, call, run, change, op, attempts, overtaken_at };
         let (record, outcome) = self.core.driver.transact(&mut transition).await?;
-        // A run that has ended needs no more room than it uses.
+        // An ended run needs no unused reservation.
         if let Some(record) = record.filter(|record| record.status.is_terminal()) {
-            self.core.return_unused_room(record.tenant, record.run).await;
+            self.core.return_unused_shards(record.tenant, record.run).await;
         }
         Ok(outcome)
     }
 
-    /// What a change has to know of a run's shards; none if the run is being taken away. What was
-    /// done before is answered by the op log, and nobody has to count.
+    /// The progress that a change needs; none if the run is being deleted. A replayed change needs
+    /// no count.
     async fn progress_for(
         &self,
         change: RunTransition,
@@ -148,12 +149,12 @@ impl StoredCoordinator {
         if change != RunTransition::Complete || is_logged(&found.record, op) {
             return Ok(Some(RunProgress::default()));
         }
-        self.core.progress_of(found, now, change.name()).await
+        self.core.progress_of(found, now, operation_of(change)).await
     }
 }
 
 impl Core {
-    /// What stores a run that was changed, and its gate if that is another one now, or was gone.
+    /// The commit of a changed run. Also writes the gate if it changes or is missing.
     fn changed(
         &self,
         record: &RunRecord,
@@ -171,19 +172,19 @@ impl Core {
         commit.put(self.keys.gate(tenant, run), after.encode())
     }
 
-    /// Reads a run for whoever looks at it.
+    /// Reads a run for a query.
     async fn look_at(
         &self,
         tenant: TenantId,
         run: RunId,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<StoredRun, RunQueryError> {
         let found = self.load_run(tenant, run, operation).await?;
         Ok(found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?)
     }
 }
 
-/// A run that is made without its shards.
+/// Creates a run without shards.
 struct Creation<'c> {
     core: &'c Core,
     call: Option<RunCall>,
@@ -199,7 +200,7 @@ impl Transaction for Creation<'_> {
     type Output = ();
     type Error = CreateRunError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         CREATE
     }
 
@@ -217,7 +218,8 @@ impl Transaction for Creation<'_> {
         let made = ops::create_run(call, run, self.config, existing.as_ref(), &mut events);
         let record = match (made, &self.overtaken) {
             (Ok(record), _) => record,
-            // What exists may be what an attempt of this call has made, and others have changed.
+            // The existing run may be the one that an attempt of this call created and others
+            // changed.
             (Err(_), Some(unknown)) => return Err(unknown.clone()),
             (Err(refusal), None) => return Ok(Decision::Refuse(refusal)),
         };
@@ -239,7 +241,7 @@ impl Transaction for Creation<'_> {
     }
 }
 
-/// A change of a run that exists.
+/// Changes an existing run.
 struct Transition<'c> {
     backend: &'c StoredCoordinator,
     call: RunCall,
@@ -248,28 +250,28 @@ struct Transition<'c> {
     op: OpId,
     /// Attempts that were overtaken.
     attempts: Vec<Attempt>,
-    /// The newest revision of the run that one of them was based on.
+    /// Newest revision of the run that one of them was based on.
     overtaken_at: Option<Revision>,
 }
 
-/// An attempt that was overtaken: how the op log shows that it was applied, and what tells of it.
+/// An overtaken attempt: its entry in the op log, its events and its error.
 pub(crate) struct Attempt {
     pub(crate) logged: Option<OpLogEntry>,
     pub(crate) events: EventCollector,
     pub(crate) error: InfraError,
 }
 
-/// A run, and what a change has to know of its shards.
+/// A run, and the progress that its change needs.
 struct RunBasis {
     found: StoredRun,
     progress: RunProgress,
 }
 
-/// A run as it will be.
+/// A changed run.
 struct Changed {
-    /// The revision of the run that it is based on.
+    /// Revision of the run before the change.
     at: Revision,
-    /// None if the change had been made before.
+    /// None for a replay.
     record: Option<RunRecord>,
     logged: Option<OpLogEntry>,
     events: EventCollector,
@@ -282,12 +284,12 @@ impl Transaction for Transition<'_> {
     type Output = (Option<RunRecord>, IdempotentOutcome<()>);
     type Error = RunTransitionError;
 
-    fn operation(&self) -> &'static str {
-        self.change.name()
+    fn operation(&self) -> Operation {
+        operation_of(self.change)
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        let (core, operation) = (&self.backend.core, self.change.name());
+        let (core, operation) = (&self.backend.core, self.operation());
         self.call.now = core.now().await?;
         let found = core.load_run_alone(self.call.tenant, self.run, operation).await?;
         let Some(found) = found.filter(|found| !found.collecting) else { return Ok((None, read)) };
@@ -320,8 +322,8 @@ impl Transaction for Transition<'_> {
                 let (at, record, logged) = (found.at, None, None);
                 Ok(Decision::Answer(Changed { at, record, logged, events, outcome }))
             }
-            // On a state of before an overtaken attempt nothing is refused: the attempt may have
-            // been applied since.
+            // A state from before an overtaken attempt refuses nothing: the attempt may have been
+            // applied since.
             Err(refusal) => match self.attempts.last() {
                 Some(attempt) if self.overtaken_at >= Some(found.at) => Err(attempt.error.clone()),
                 _ => Ok(Decision::Refuse(refusal)),
@@ -344,15 +346,13 @@ impl Transaction for Transition<'_> {
         stored: Option<(&Commit, Revision)>,
     ) -> Self::Output {
         let core = &self.backend.core;
-        if let Some((commit, revision)) = stored {
-            core.note_commit(self.call.tenant, self.run, revision, commit.writes());
-        }
+        core.note_stored(self.call.tenant, self.run, stored);
         core.publisher.publish(events);
         (record, outcome)
     }
 }
 
-/// What an operation has added to an op log.
+/// The entry that an operation has added to an op log.
 pub(crate) fn newly_logged<const CAPACITY: usize>(
     before: &OpLog<CAPACITY>,
     after: &OpLog<CAPACITY>,
@@ -361,8 +361,8 @@ pub(crate) fn newly_logged<const CAPACITY: usize>(
     after.entries().find(|entry| !is_known(entry)).copied()
 }
 
-/// The events of the attempt that a replay has found in the op log, unless that was another call's.
-/// Of two that were made under one id, the time of the entry distinguishes them.
+/// Takes the events of the attempt that the op log contains. An entry of another call with the same
+/// id differs in its time.
 pub(crate) fn take_logged<const CAPACITY: usize>(
     attempts: &mut Vec<Attempt>,
     log: &OpLog<CAPACITY>,
@@ -372,6 +372,16 @@ pub(crate) fn take_logged<const CAPACITY: usize>(
     };
     let at = attempts.iter().position(is_there)?;
     Some(attempts.swap_remove(at).events)
+}
+
+const fn operation_of(change: RunTransition) -> Operation {
+    match change {
+        RunTransition::Complete => operation!("complete_run"),
+        RunTransition::Fail => operation!("fail_run"),
+        RunTransition::Cancel => operation!("cancel_run"),
+        RunTransition::Pause => operation!("pause_run"),
+        RunTransition::Resume => operation!("resume_run"),
+    }
 }
 
 fn is_logged(record: &RunRecord, op: OpId) -> bool {

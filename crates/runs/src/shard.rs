@@ -1,4 +1,4 @@
-//! A shard as it is stored: what it is, where it stands, who holds it, and the gate of its run.
+//! A stored shard: definition, progress, owner, and the gate of its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,33 +7,33 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId};
 use shardwright_coordination::{
     Context, InfraError, OwnerLiveness, RunState, RunStatus, ShardRecord,
 };
+use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
-use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versioned};
+use shardwright_engine::{fault, listing};
+use shardwright_store::{Expect, Key, Revision, SessionId, Versioned};
 
 use crate::coordinator::Core;
 use crate::records::{BindingRecord, DefinitionRecord, ProgressRecord, RunStateRecord, join_shard};
 
-/// Whose shard, and which.
+/// Tenant and key of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShardAddress {
     pub(crate) tenant: TenantId,
     pub(crate) key: ShardKey,
 }
 
-/// A shard and the revisions of all that a commit about it compares.
+/// A shard, with the revisions that a commit compares.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) record: ShardRecord,
     pub(crate) gate: RunStateRecord,
     pub(crate) basis: Basis,
-    /// The moment at which all this was so. A store may show an older one than it did before.
+    /// Revision of the read. A later read may be older.
     pub(crate) as_of: Revision,
     binding: Option<Bound>,
 }
 
-/// What a decision was based on. A commit that was decided on one basis cannot be applied once any
-/// of it has changed.
+/// The basis of a decision. A commit cannot be applied once any of it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Basis {
     pub(crate) gate: Revision,
@@ -41,11 +41,11 @@ pub(crate) struct Basis {
     pub(crate) owner: Expect,
 }
 
-/// How many keys a [`Basis`] is about.
+/// Number of keys of a [`Basis`].
 pub(crate) const BASIS_KEYS: usize = 3;
 
 impl Basis {
-    /// What is expected of each of its keys.
+    /// Expectations of its keys.
     pub(crate) fn expectations(self) -> [Expect; BASIS_KEYS] {
         [Expect::At(self.gate), Expect::At(self.progress), self.owner]
     }
@@ -86,8 +86,8 @@ impl Loaded {
         Context { holder: self.liveness(), ..Context::new(now, tenant, gate) }
     }
 
-    /// A lease is stored together with its binding. Where the binding is gone and the lease is
-    /// not, the session has ended.
+    /// A lease is stored together with its binding. If only the lease is left, the session has
+    /// ended.
     fn liveness(&self) -> OwnerLiveness {
         let head = &self.record.head;
         match self.binding.filter(|bound| bound.fence == head.fence) {
@@ -99,46 +99,46 @@ impl Loaded {
     }
 }
 
-/// The shards whose holders are served here, as they were stored last.
+/// The shards whose holders this process serves, as last stored.
 ///
-/// Only the holder advances a shard, so what was stored last is nearly always still there, and a
-/// holder's operation needs no read.
+/// Only the holder advances a shard, so the cached state is almost always current, and a holder's
+/// operation needs no read.
 #[derive(Default)]
 pub(crate) struct ShardCache {
     shards: Mutex<BTreeMap<ShardAddress, Arc<Loaded>>>,
-    /// Those that were found damaged, for whoever asks why something failed.
+    /// Shards that were found damaged, so that claims can skip them.
     damaged: Mutex<BTreeSet<ShardAddress>>,
 }
 
 impl ShardCache {
-    pub(crate) fn get(&self, place: ShardAddress) -> Option<Arc<Loaded>> {
-        self.lock().get(&place).cloned()
+    pub(crate) fn get(&self, address: ShardAddress) -> Option<Arc<Loaded>> {
+        self.lock().get(&address).cloned()
     }
 
-    pub(crate) fn forget(&self, place: ShardAddress) {
-        self.lock().remove(&place);
+    pub(crate) fn forget(&self, address: ShardAddress) {
+        self.lock().remove(&address);
     }
 
-    /// Notes that it is this shard that cannot be read, and not the store or what all shards need.
-    pub(crate) fn note_damaged(&self, place: ShardAddress) {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
+    /// Records that this shard's own records are damaged.
+    pub(crate) fn note_damaged(&self, address: ShardAddress) {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
     }
 
-    /// Whether a shard was found damaged since the last time that somebody asked.
-    pub(crate) fn take_damaged(&self, place: ShardAddress) -> bool {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).remove(&place)
+    /// Whether a shard was found damaged since the last call.
+    pub(crate) fn take_damaged(&self, address: ShardAddress) -> bool {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).remove(&address)
     }
 
-    /// Keeps a shard for as long as somebody holds it.
-    pub(crate) fn keep(&self, place: ShardAddress, loaded: Arc<Loaded>) {
+    /// Caches a shard while it is held.
+    pub(crate) fn keep(&self, address: ShardAddress, loaded: Arc<Loaded>) {
         if loaded.record.head.lease.is_some() {
-            self.lock().insert(place, loaded);
+            self.lock().insert(address, loaded);
         } else {
-            self.forget(place);
+            self.forget(address);
         }
     }
 
-    /// Forgets those whose holders' time was up long ago: nobody serves them here any more.
+    /// Forgets shards whose leases have expired. This process no longer serves them.
     pub(crate) fn forget_expired(&self, before: LogicalTime) {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.lock().retain(|_, loaded| {
@@ -161,31 +161,25 @@ impl Core {
         [gate, self.keys.progress(tenant, key), self.keys.owner(tenant, key)]
     }
 
-    /// Reads a shard with all that a commit about it compares; none if there is no such shard.
+    /// Reads a shard with everything that a commit compares; none if it does not exist.
     pub(crate) async fn load_shard(
         &self,
-        place: ShardAddress,
-        operation: &'static str,
+        address: ShardAddress,
+        operation: Operation,
     ) -> Result<Option<Loaded>, ShardFault> {
         let other = ShardFault::Other;
-        let ShardAddress { tenant, key } = place;
+        let ShardAddress { tenant, key } = address;
         let keys = [
             self.keys.gate(tenant, key.run),
             self.keys.definition(tenant, key),
             self.keys.progress(tenant, key),
             self.keys.owner(tenant, key),
         ];
-        let loaded = self.store.load(&keys).await;
-        let Snapshot { values, revision } =
-            loaded.map_err(|error| other(fault::read(operation, &error)))?;
-        let Ok([gate, definition, progress, owner]) = <[Option<Versioned>; 4]>::try_from(values)
-        else {
-            let message = "the store answered for other keys than asked";
-            return Err(other(fault::corrupt(operation, message)));
-        };
+        let loaded = listing::load_all(&self.store, &keys, operation).await;
+        let ([gate, definition, progress, owner], revision) = loaded.map_err(other)?;
         let (Some(definition), Some(progress)) = (definition, progress) else { return Ok(None) };
         let Some(gate) = gate else {
-            // The run is being taken away, or damaged.
+            // The run is being deleted, or is damaged.
             self.check_gate(tenant, key.run, operation).await.map_err(other)?;
             return Ok(None);
         };
@@ -193,16 +187,16 @@ impl Core {
         let gate = RunStateRecord::decode(&gate.value);
         let gate = gate.map_err(|error| other(fault::decode(operation, &error)))?;
         if gate.status == RunStatus::Initializing {
-            // What is staged is not there yet.
+            // Staged shards do not exist yet.
             return Ok(None);
         }
-        let record = decode_shard(place, &definition, &progress, operation);
+        let record = decode_shard(address, &definition, &progress, operation);
         let record = record.map_err(ShardFault::Damaged)?;
         let binding = match &owner {
             Some(owner) => {
                 let BindingRecord { fence, .. } =
                     BindingRecord::decode(&owner.value).map_err(|error| {
-                        ShardFault::Damaged(damaged(place, operation, error.to_string()))
+                        ShardFault::Damaged(damaged(address, operation, error.to_string()))
                     })?;
                 Some(Bound { fence, session: owner.session })
             }
@@ -217,36 +211,36 @@ impl Core {
     }
 }
 
-/// Puts a stored shard together. A damaged one is named, so that somebody can look at it.
+/// Decodes a shard from its two records. The error names a damaged shard.
 pub(crate) fn decode_shard(
-    place: ShardAddress,
+    address: ShardAddress,
     definition: &Versioned,
     progress: &Versioned,
-    operation: &'static str,
+    operation: Operation,
 ) -> Result<ShardRecord, InfraError> {
-    let damaged = |error: String| damaged(place, operation, error);
+    let damaged = |error: String| damaged(address, operation, error);
     let definition =
         DefinitionRecord::decode(&definition.value).map_err(|error| damaged(error.to_string()))?;
     let progress =
         ProgressRecord::decode(&progress.value).map_err(|error| damaged(error.to_string()))?;
-    if (definition.tenant, definition.key) != (place.tenant, place.key) {
-        return Err(damaged("what is stored there is another shard".to_owned()));
+    if (definition.tenant, definition.key) != (address.tenant, address.key) {
+        return Err(damaged("the key contains another shard".to_owned()));
     }
     join_shard(definition, progress).map_err(|error| damaged(error.to_string()))
 }
 
-/// Names a damaged shard.
-fn damaged(place: ShardAddress, operation: &'static str, error: String) -> InfraError {
-    let ShardKey { run, shard } = place.key;
+/// Error of a damaged shard.
+fn damaged(address: ShardAddress, operation: Operation, error: String) -> InfraError {
+    let ShardKey { run, shard } = address.key;
     fault::corrupt(operation, format!("shard {shard} of run {run}: {error}"))
 }
 
-/// Why a shard could not be read.
+/// Error of reading a shard.
 #[derive(Debug)]
-pub enum ShardFault {
-    /// Its own records are damaged. It is out of work, and no other shard is.
+pub(crate) enum ShardFault {
+    /// Its own records are damaged. Other shards are not affected.
     Damaged(InfraError),
-    /// Something that others need as well.
+    /// A failure that also affects other shards.
     Other(InfraError),
 }
 

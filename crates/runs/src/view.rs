@@ -1,9 +1,8 @@
-//! What a coordinator knows of a run without asking: who holds what, who waits, who asks.
+//! A coordinator's view of a run: holders, waiting workers and split requests.
 //!
-//! A view is read from the store once and then follows a watch. Nothing is decided by it. It says
-//! where to try, and what to tell holders besides the answer to their request; a commit decides.
-//! What the coordinator stores itself goes into the view at once, so that it never looks behind
-//! its own deeds.
+//! A view is listed once and then follows a watch. It suggests which shards to try and what hints
+//! to give to holders, and a commit decides. Writes of the coordinator enter the view at once, so
+//! that it never lags behind them.
 
 mod state;
 
@@ -18,6 +17,7 @@ use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_engine::fault;
 use shardwright_engine::listing;
 use shardwright_engine::single_flight::SingleFlight;
+use shardwright_engine::{Operation, operation};
 use shardwright_store::{
     Changes, Commit, Key, Revision, ScanPage, Store, StoreRange, Versioned, Write,
 };
@@ -29,34 +29,34 @@ use crate::keys::ViewKey;
 use crate::records::RunStateRecord;
 use crate::shard::ShardAddress;
 
-/// How many records of shards are read at a time. One has up to 41 kB.
+/// Shard records per page. A record has up to 41 kB.
 pub(crate) const RECORDS_PER_PAGE: usize = 200;
-/// How long to wait before a watch that broke is set up again.
+/// Pause before a broken watch is opened again.
 const PAUSE: Duration = Duration::from_millis(50);
-const OPERATION: &str = "view";
+const OPERATION: Operation = operation!("view");
 
-/// What a holder is told besides the answer to its request.
+/// Hints that a holder gets with the answer to its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HolderHints {
     pub(crate) notice: Option<HolderNotice>,
     pub(crate) capacity: CapacityHint,
 }
 
-/// The views of the runs that somebody works on.
+/// Views of the runs that are being worked on.
 #[derive(Default)]
 pub(crate) struct Views {
     views: Mutex<BTreeMap<(TenantId, RunId), Arc<RunView>>>,
-    /// Where somebody makes one, so that no two of the same run are made.
+    /// Views that are being created, so that each is created once.
     making: Mutex<BTreeMap<(TenantId, RunId), Weak<SingleFlight>>>,
 }
 
-/// What is known of one run.
+/// View of one run.
 pub(crate) struct RunView {
     state: Mutex<ViewState>,
     fence_floor: FenceEpoch,
-    /// Rung when there may be something to claim.
+    /// Notified when a shard may be claimable.
     claimable: Notify,
-    /// When this goes, so does the task that follows the watch.
+    /// Dropping it stops the task that follows the watch.
     _alive: oneshot::Sender<()>,
 }
 
@@ -69,7 +69,7 @@ impl Views {
         self.lock().remove(&(tenant, run));
     }
 
-    /// Where those meet who want the view of a run made.
+    /// Shared creation of a run's view.
     fn making(&self, tenant: TenantId, run: RunId) -> Arc<SingleFlight> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         making.retain(|_, together| together.strong_count() > 0);
@@ -95,8 +95,8 @@ impl RunView {
         self.lock().gate()
     }
 
-    /// Some shards that could be acquired at `now`, other ones for each worker. They are the
-    /// caller's to try until it says what came of it.
+    /// Reserves some claimable shards, different ones for each worker. Other claims skip them until
+    /// they are given back.
     pub(crate) fn reserve_candidates(
         &self,
         worker: WorkerId,
@@ -106,7 +106,7 @@ impl RunView {
         self.lock().reserve_candidates(worker, now, limit)
     }
 
-    /// Somebody may wait who found all of them taken out, so waiters wake up if any is left.
+    /// Wakes waiting workers if a shard is left: they may have found all of them reserved.
     pub(crate) fn give_back(&self, shards: &[ShardId]) {
         let mut state = self.lock();
         state.give_back(shards);
@@ -117,12 +117,12 @@ impl RunView {
         }
     }
 
-    /// Notes that somebody, whom the watch may not have told yet, holds a shard until `deadline`.
+    /// Records a holder that the watch has not delivered yet.
     pub(crate) fn note_held(&self, shard: ShardId, deadline: LogicalTime) {
         self.lock().note_held(shard, deadline);
     }
 
-    /// Notes that a shard cannot be acquired, whatever the store has told so far.
+    /// Records that a shard cannot be acquired.
     pub(crate) fn note_settled(&self, shard: ShardId) {
         self.lock().note_settled(shard);
     }
@@ -135,7 +135,7 @@ impl RunView {
         self.lock().is_waiting(worker)
     }
 
-    /// Waits until there may be something to claim that was not there before, or the run is over.
+    /// Waits until a shard may be claimable or the run is over.
     pub(crate) async fn claimable(&self) {
         let rung = self.claimable.notified();
         let has_rung = {
@@ -149,14 +149,14 @@ impl RunView {
 }
 
 impl Core {
-    /// The view of a run, made if there is none.
+    /// The view of a run, created on first use.
     pub(crate) async fn view(
         self: &Arc<Self>,
         tenant: TenantId,
         run: RunId,
     ) -> Result<Arc<RunView>, InfraError> {
         let found = || {
-            // One from before the floor rose takes stale leases for good ones.
+            // A view from before the fence floor rose treats stale leases as valid.
             let floor = self.fence_floor();
             self.views.get(tenant, run).filter(|view| view.fence_floor == floor)
         };
@@ -175,7 +175,7 @@ impl Core {
         let range = self.keys.view(tenant, run);
         let fence_floor = self.fence_floor();
         let mut state = ViewState::new(self.config.skew_allowance_ms, fence_floor);
-        let (revision, entries) = self.list(&range).await?;
+        let (revision, entries) = self.list(&range, OPERATION).await?;
         self.check_open(tenant, run, &entries).await?;
         self.replace(&mut state, revision, entries);
         let is_over = state.is_over();
@@ -183,14 +183,14 @@ impl Core {
         let (state, claimable) = (Mutex::new(state), Notify::new());
         let view = Arc::new(RunView { state, fence_floor, claimable, _alive: alive });
         if is_over {
-            // There is nothing to follow.
+            // A finished run has no changes to follow.
             return Ok(view);
         }
         self.views.lock().insert((tenant, run), Arc::clone(&view));
         let follow = Follow {
             core: Arc::downgrade(self),
             view: Arc::downgrade(&view),
-            place: (tenant, run),
+            run: (tenant, run),
             range,
             env: Arc::clone(&self.env),
         };
@@ -198,19 +198,19 @@ impl Core {
         Ok(view)
     }
 
-    /// What a holder is told besides the answer to its request, and takes note of its deadline.
+    /// Returns the hints for a holder, and records its new deadline.
     ///
-    /// What was asked is done by now. So if the store cannot be read, nothing is told besides,
-    /// rather than that anything has failed.
-    pub(crate) async fn aside(
+    /// The holder's operation is already stored. So a failed read gives no hints instead of an
+    /// error.
+    pub(crate) async fn holder_hints(
         self: &Arc<Self>,
-        place: ShardAddress,
+        address: ShardAddress,
         fence: FenceEpoch,
         deadline: Option<LogicalTime>,
         now: LogicalTime,
     ) -> HolderHints {
-        let shard = place.key.shard;
-        let Ok(view) = self.view(place.tenant, place.key.run).await else {
+        let shard = address.key.shard;
+        let Ok(view) = self.view(address.tenant, address.key.run).await else {
             return HolderHints::default();
         };
         let mut state = view.lock();
@@ -220,13 +220,13 @@ impl Core {
         HolderHints { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
     }
 
-    /// What of a commit the view of its run has to know; of a checkpoint, nothing.
+    /// The writes of a commit that belong in the view. A checkpoint has none.
     pub(crate) fn watched_writes(&self, commit: &Commit) -> Vec<Write> {
         let is_watched = |write: &&Write| self.keys.parse_view(write.key()).is_some();
         commit.writes().iter().filter(is_watched).cloned().collect()
     }
 
-    /// Puts what was just stored into the view of its run, if there is one.
+    /// Applies stored writes to the view of their run, if it exists.
     pub(crate) fn note_commit(
         &self,
         tenant: TenantId,
@@ -251,22 +251,34 @@ impl Core {
         self.after_change(&view, state, (tenant, run));
     }
 
+    /// Applies what a transaction has stored to the view of its run, if anything.
+    pub(crate) fn note_stored(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        if let Some((commit, revision)) = stored {
+            self.note_commit(tenant, run, revision, commit.writes());
+        }
+    }
+
     /// Lists a range, all at one revision.
     pub(crate) async fn list(
         &self,
         range: &StoreRange,
+        operation: Operation,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-        listing::list(&self.store, range, "view.list").await
+        listing::list(&self.store, range, operation).await
     }
 
-    /// Visits a range as it was at a revision or later, for whoever must not miss anything that was
-    /// there then. A store may show an older state than it did before. Not all of it is in memory
-    /// at once, and a first page that comes after others says that it is visited anew.
+    /// Visits a range page by page, at a revision or later. Stale reads are repeated. A first page
+    /// after other pages means that the visit restarts.
     pub(crate) async fn visit_since(
         &self,
         range: &StoreRange,
         at: Revision,
-        operation: &'static str,
+        operation: Operation,
         mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
     ) -> Result<(), InfraError> {
         let visit = Mutex::new(&mut visit);
@@ -286,8 +298,8 @@ impl Core {
         self.driver.read_until(operation, read).await
     }
 
-    /// Makes sure that damage took no shard out of sight: if it was the key that changed, the entry
-    /// names a shard that is not there, and nobody would ever look for the one it was about.
+    /// Fails if a damaged key hides a shard: the key then names a shard that does not exist, and
+    /// the original shard would never be claimed.
     async fn check_open(
         &self,
         tenant: TenantId,
@@ -312,9 +324,8 @@ impl Core {
     }
 
     async fn has_shard(&self, tenant: TenantId, shard: ShardKey) -> Result<bool, InfraError> {
-        let loaded = self.store.load(&[self.keys.definition(tenant, shard)]).await;
-        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        Ok(snapshot.values.iter().any(Option::is_some))
+        let (found, _) = self.load_one(&self.keys.definition(tenant, shard), OPERATION).await?;
+        Ok(found.is_some())
     }
 
     fn replace(&self, state: &mut ViewState, revision: Revision, entries: Vec<(Key, Versioned)>) {
@@ -342,11 +353,11 @@ impl Core {
     }
 }
 
-/// The task that keeps a view up to date.
+/// The task that updates a view.
 struct Follow {
     core: Weak<Core>,
     view: Weak<RunView>,
-    place: (TenantId, RunId),
+    run: (TenantId, RunId),
     range: StoreRange,
     env: Arc<dyn Env>,
 }
@@ -364,7 +375,7 @@ impl Follow {
                 drop(core);
                 self.env.sleep(PAUSE).await;
             }
-            // Something was missed: read everything anew and go on from there.
+            // The watch has missed changes: list the range and continue from there.
             match self.relist().await {
                 Some(Ok(at)) => revision = at,
                 Some(Err(_)) => self.env.sleep(PAUSE).await,
@@ -373,7 +384,7 @@ impl Follow {
         }
     }
 
-    /// Follows a watch until it breaks; none if nobody looks at the view any more.
+    /// Follows a watch until it breaks; none if the view is dropped.
     async fn follow(&self, mut changes: Changes, gone: &mut oneshot::Receiver<()>) -> Option<()> {
         loop {
             let next = tokio::select! {
@@ -391,21 +402,21 @@ impl Follow {
                 }
             }
             state.reach(set.revision);
-            core.after_change(&view, state, self.place);
+            core.after_change(&view, state, self.run);
         }
     }
 
     async fn relist(&self) -> Option<Result<Revision, InfraError>> {
         let core = self.core.upgrade()?;
         self.view.upgrade()?;
-        let (revision, entries) = match core.list(&self.range).await {
+        let (revision, entries) = match core.list(&self.range, OPERATION).await {
             Ok(listed) => listed,
             Err(error) => return Some(Err(error)),
         };
         let view = self.view.upgrade()?;
         let mut state = view.lock();
         core.replace(&mut state, revision, entries);
-        core.after_change(&view, state, self.place);
+        core.after_change(&view, state, self.run);
         Some(Ok(revision))
     }
 }

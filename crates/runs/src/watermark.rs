@@ -1,49 +1,53 @@
-//! The greatest watermark that anybody was told, so that nobody is told less.
+//! The highest watermark that a coordinator has reported for a run.
 //!
-//! Work can start anew behind a watermark: children of a split need not carry their parent's
-//! cursor on. What was done stays done, so the watermark does not go back, and is stored before
-//! it is told. One that cannot be stored is not told; one that cannot be read was never told.
+//! Work can restart behind a watermark: children of a split need not continue their parent's
+//! cursor. Finished work stays finished, so the reported watermark never decreases. It is stored
+//! before it is reported. A watermark that cannot be stored is not reported. A stored watermark
+//! that cannot be read counts as never reported.
 
 use shardwright_contracts::{InfraError, RunId, TenantId};
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
+use shardwright_engine::listing;
 use shardwright_engine::transact::{Decided, Decision, Read, Transaction};
-use shardwright_store::{Commit, Expect, Key, Revision, Snapshot, Store, Versioned};
+use shardwright_engine::{Operation, operation};
+use shardwright_store::{Commit, Expect, Key, Revision, Versioned};
 
 use crate::coordinator::Core;
 use crate::records::WatermarkRecord;
 
-const OPERATION: &str = "watermark";
+const OPERATION: Operation = operation!("watermark");
 
-/// What is known of a run's watermark: a key, if any.
-type Told = Option<Box<[u8]>>;
+/// A key, or none before the first report.
+type Watermark = Option<Box<[u8]>>;
 
 impl Core {
-    /// The watermark that was told last.
-    pub(crate) async fn watermark(&self, tenant: TenantId, run: RunId) -> Result<Told, InfraError> {
-        let key = self.keys.watermark(tenant, run);
-        let loaded = self.store.load(std::slice::from_ref(&key)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        Ok(values.into_iter().next().flatten().and_then(|found| told(&found)))
+    /// The watermark that was last reported.
+    pub(crate) async fn watermark(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Watermark, InfraError> {
+        let (found, _) = self.load_one(&self.keys.watermark(tenant, run), OPERATION).await?;
+        Ok(found.as_ref().and_then(decode))
     }
 
-    /// Stores a greater watermark than the one that was told before, and gives the one that may be
-    /// told. If the store does not take it, or the run goes meanwhile, that is the one before.
+    /// Stores a higher watermark than `before`, and returns the one to report. That is the one
+    /// before if the store rejects the write or the run is deleted meanwhile.
     ///
-    /// The gate is compared so that nothing is stored of a run that was taken away, not even by a
-    /// commit that comes late.
+    /// The commit compares the gate, so that nothing is stored for a deleted run, even by a commit
+    /// that arrives late.
     pub(crate) async fn raise_watermark(
         &self,
         tenant: TenantId,
         run: RunId,
-        reached: Told,
-        before: Told,
-    ) -> Result<Told, InfraError> {
+        reached: Watermark,
+        before: Watermark,
+    ) -> Result<Watermark, InfraError> {
         let Some(reached) = reached else { return Ok(None) };
         let keys = [self.keys.watermark(tenant, run), self.keys.gate(tenant, run)];
         let mut raising = Raising { core: self, keys, reached, before, is_loaded: false };
         match self.driver.transact(&mut raising).await {
-            Ok(told) => Ok(told),
+            Ok(stored) => Ok(stored),
             Err(InfraError::NotApplied { .. } | InfraError::Unknown { .. })
                 if raising.is_loaded =>
             {
@@ -54,42 +58,40 @@ impl Core {
     }
 }
 
-/// A watermark that is stored before it is told.
+/// Stores a watermark.
 struct Raising<'c> {
     core: &'c Core,
     /// Of the watermark and of the run's gate.
     keys: [Key; 2],
     reached: Box<[u8]>,
-    /// The greatest one known to be stored.
-    before: Told,
+    /// The highest one known to be stored.
+    before: Watermark,
     is_loaded: bool,
 }
 
 impl Transaction for Raising<'_> {
-    type Basis = Vec<Option<Versioned>>;
-    type Answer = Told;
-    type Output = Told;
+    type Basis = [Option<Versioned>; 2];
+    type Answer = Watermark;
+    type Output = Watermark;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         OPERATION
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         self.is_loaded = false;
-        let loaded = self.core.store.load(&self.keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let (found, _) = listing::load_all(&self.core.store, &self.keys, OPERATION).await?;
         self.is_loaded = true;
-        Ok((values, read))
+        Ok((found, read))
     }
 
-    async fn decide(&mut self, values: &Self::Basis) -> Decided<Told, InfraError> {
-        let [found, Some(gate)] = values.as_slice() else {
+    async fn decide(&mut self, found: &Self::Basis) -> Decided<Watermark, InfraError> {
+        let [found, Some(gate)] = found else {
             return Ok(Decision::Answer(self.before.clone()));
         };
-        self.before = self.before.take().max(found.as_ref().and_then(told));
-        let is_told = self.before.as_ref().is_some_and(|before| *before >= self.reached);
-        if is_told {
+        self.before = self.before.take().max(found.as_ref().and_then(decode));
+        if self.before.as_ref().is_some_and(|before| *before >= self.reached) {
             return Ok(Decision::Answer(self.before.clone()));
         }
         let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));
@@ -102,11 +104,16 @@ impl Transaction for Raising<'_> {
         Ok(Decision::Commit(commit, Some(self.reached.clone())))
     }
 
-    fn finish(&mut self, _: Self::Basis, told: Told, _: Option<(&Commit, Revision)>) -> Told {
-        told
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        watermark: Watermark,
+        _: Option<(&Commit, Revision)>,
+    ) -> Watermark {
+        watermark
     }
 }
 
-fn told(found: &Versioned) -> Told {
+fn decode(found: &Versioned) -> Watermark {
     WatermarkRecord::decode(&found.value).ok().map(|watermark| watermark.reached)
 }

@@ -1,4 +1,4 @@
-//! Coordinators in a folder, on etcd, and for callers that block.
+//! Coordinators in a folder, on etcd, and for blocking callers.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -25,22 +25,22 @@ use crate::coordinator::StoredCoordinator;
 /// The run protocol in a folder of this machine, for any number of processes.
 pub type FileCoordinator = StoredCoordinator;
 
-/// Why a folder cannot be used.
+/// Error of opening a coordinator in a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FileCoordinatorError {
-    /// There is no tokio runtime around the caller.
-    #[error("a coordinator needs a tokio runtime around it")]
+    /// The caller is outside of a tokio runtime.
+    #[error("the coordinator must be opened within a tokio runtime")]
     NoRuntime,
-    /// The store in it cannot be opened.
+    /// The file store cannot be opened.
     #[error(transparent)]
     Store(#[from] FileOpenError),
-    /// What is in the store cannot be used.
+    /// The content of the store cannot be used.
     #[error(transparent)]
     Coordinator(#[from] StoreOpenError),
 }
 
 impl FileCoordinator {
-    /// Opens a folder, and sets it up if there is nothing in it.
+    /// Opens a folder, and sets up the store if it is empty.
     pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FileCoordinatorError> {
         let env = TokioEnv::current().ok_or(FileCoordinatorError::NoRuntime)?;
         let store = FileStore::open(folder, FileOptions::default())?;
@@ -52,29 +52,29 @@ impl FileCoordinator {
 #[cfg(feature = "etcd")]
 pub type AsyncEtcdCoordinator = StoredCoordinator;
 
-/// The run protocol on an etcd cluster, for callers that do not wait.
+/// The run protocol on an etcd cluster, for blocking callers.
 #[cfg(feature = "etcd")]
 pub type EtcdCoordinator = Blocking<AsyncEtcdCoordinator>;
 
-/// Why a cluster cannot be used.
+/// Error of opening a coordinator on etcd.
 #[cfg(feature = "etcd")]
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// There is no tokio runtime around the caller.
-    #[error("a coordinator needs a tokio runtime around it")]
+    /// The caller is outside of a tokio runtime.
+    #[error("the coordinator must be opened within a tokio runtime")]
     NoRuntime,
-    /// It does not answer, or not us.
+    /// The cluster does not answer, or rejects the client.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What is stored there cannot be used.
+    /// The content of the store cannot be used.
     #[error(transparent)]
     Coordinator(#[from] StoreOpenError),
 }
 
 #[cfg(feature = "etcd")]
 impl AsyncEtcdCoordinator {
-    /// Connects to a cluster, and sets it up if there is nothing of ours in it. All keys begin
-    /// with the namespace of the options.
+    /// Connects to a cluster, and sets up the store if it is empty. All keys begin with the
+    /// namespace of the options.
     pub async fn on_etcd(options: EtcdOptions, config: EngineConfig) -> Result<Self, EtcdError> {
         let env = TokioEnv::current().ok_or(EtcdError::NoRuntime)?;
         let store = EtcdStore::connect(options).await?;
@@ -84,7 +84,7 @@ impl AsyncEtcdCoordinator {
 
 #[cfg(feature = "etcd")]
 impl EtcdCoordinator {
-    /// Connects to a cluster, like [`AsyncEtcdCoordinator::on_etcd`], with a runtime of its own.
+    /// Connects to a cluster like [`AsyncEtcdCoordinator::on_etcd`], with a runtime of its own.
     pub fn on_etcd(
         options: EtcdOptions,
         config: EngineConfig,

@@ -1,4 +1,4 @@
-//! Checkpoints per second, each caller on a shard of its own.
+//! Checkpoints per second, each caller with its own shard.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use crate::meter::{Meter, Rate};
 use crate::shards::{RUN, TENANT, register};
 
 const TIME: Duration = Duration::from_secs(2);
-/// What rivals write.
+/// Value that the baselines write.
 const VALUE: Bytes = Bytes::from_static(&[7; 300]);
-/// As many requests as the store has under way.
+/// Requests that the store has in flight.
 const REQUESTS: usize = 2;
-/// Of the 128 operations that a server takes, one is the request around them.
+/// A server accepts 128 operations, and one is the enclosing request.
 const NESTED_MAX: usize = 127;
 
 pub(crate) async fn measure(
@@ -55,7 +55,7 @@ pub(crate) async fn measure(
     rate(tasks.collect(), meter).await
 }
 
-/// The plainest thing that can be done to an etcd instead.
+/// Baseline: plain compare-and-swap on etcd.
 pub(crate) async fn plain(cluster: &EtcdCluster, callers: usize) -> Rate {
     let operator = Arc::new(cluster.operator(0).await.unwrap());
     let meter = Meter::start(cluster.process_id(0).ok());
@@ -76,8 +76,8 @@ pub(crate) async fn plain(cluster: &EtcdCluster, callers: usize) -> Rate {
     rate(tasks.collect(), meter).await
 }
 
-/// The most that an etcd could do for so many callers: bare swaps of one key each, put together in
-/// as few requests as there can be if the next is on its way while one is decided.
+/// Upper bound of an etcd for so many callers: bare swaps of one key each, nested in as few
+/// requests as possible with one in flight while another is decided.
 pub(crate) async fn nested(cluster: &EtcdCluster, callers: usize) -> Rate {
     let operator = Arc::new(cluster.operator(0).await.unwrap());
     let meter = Meter::start(cluster.process_id(0).ok());

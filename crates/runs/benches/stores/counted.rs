@@ -1,4 +1,4 @@
-//! A store that counts what is asked of it.
+//! A store that counts its calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct Counts {
     conflicts: Arc<AtomicU64>,
 }
 
-/// How often each call was made.
+/// Number of calls by kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     pub(crate) loads: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Made {
 }
 
 impl Counts {
-    /// What was counted since this was called last.
+    /// Calls since the last `take`.
     pub(crate) fn take(&self) -> Made {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         Made {

@@ -1,4 +1,4 @@
-//! What the disk can do, and SQLite without anything around it.
+//! Baselines: the disk, and bare SQLite.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

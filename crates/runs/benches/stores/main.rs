@@ -1,5 +1,5 @@
-//! What the run protocol costs on each store, beside the physical limit or the plainest rival in
-//! the same run. `cargo xtask bench-stores` prints the table that `docs/benchmarks.md` records.
+//! Cost of the run protocol on each store, beside the physical limit or the simplest baseline.
+//! `cargo xtask bench-stores` prints the table that `docs/benchmarks.md` records.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -34,10 +34,10 @@ use meter::Rate;
 
 /// Callers at a time.
 pub(crate) const CALLERS: [usize; 3] = [1, 16, 256];
-/// Times that each thing is measured; the median counts.
+/// Rounds per measurement. The median counts.
 pub(crate) const ROUNDS: usize = 3;
 
-/// Ways to store something in an etcd.
+/// Contenders on etcd.
 const CONTENDERS: usize = 3;
 
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl Deref for Coordinator {
 }
 
 fn main() {
-    // Test runners call every bench with this to see whether it starts.
+    // Test runners start every bench with these arguments.
     if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
         return;
     }
@@ -107,7 +107,7 @@ async fn etcd() {
     for callers in CALLERS {
         let (mut plain, mut nested, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
         for turn in 0..ROUNDS * CONTENDERS {
-            // Each gets an etcd that is as fresh as the others', and each is first as often.
+            // Each contender gets a fresh etcd, and each is first equally often.
             let cluster = synced_etcd().await;
             match (turn + turn / CONTENDERS) % CONTENDERS {
                 0 => plain.push(checkpoints::plain(&cluster, callers).await),
@@ -154,7 +154,7 @@ pub(crate) async fn open(store: impl Store) -> Coordinator {
     open_with(store, Keyspace::default()).await
 }
 
-/// As users do: keys begin with the store's own namespace, and with nothing else.
+/// As users do: the store's namespace is the only prefix of keys.
 async fn on_etcd(cluster: &EtcdCluster) -> Coordinator {
     let store = EtcdStore::connect(cluster.options()).await.unwrap();
     open_with(store, Keyspace::bare()).await

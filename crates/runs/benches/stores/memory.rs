@@ -1,4 +1,4 @@
-//! What a coordinator keeps in memory.
+//! Memory of a coordinator.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::{Coordinator, open};
 /// Runs of 10,000 shards each.
 const RUNS: u64 = 10;
 const SHARDS: usize = 10_000;
-/// One a second, for an hour.
+/// One per second, for an hour.
 const SHORT_RUNS: u64 = 3_600;
 
 pub(crate) async fn report() {

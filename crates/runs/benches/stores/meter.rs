@@ -1,4 +1,4 @@
-//! How long things took, and how much of the processors they took.
+//! Elapsed time and processor time.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Linux counts in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs from the moment it is made.
+/// Measures from its creation.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter {
     begin: Instant,
@@ -14,18 +14,18 @@ pub(crate) struct Meter {
     server: Option<u32>,
 }
 
-/// What one measurement has found.
+/// Result of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {
     pub(crate) per_second: f64,
     pub(crate) p99: Duration,
-    /// Processor time for each, here and in the server. Other work on the machine makes everything
-    /// slower, but hardly dearer.
+    /// Processor time per call, in this process and the server. Other load on the machine hardly
+    /// affects it.
     pub(crate) processor: Duration,
 }
 
 impl Meter {
-    /// Of this process, and of a server if there is one.
+    /// Measures this process, and a server if given.
     pub(crate) fn start(server: Option<u32>) -> Self {
         Self { begin: Instant::now(), spent: spent(server), server }
     }
@@ -34,7 +34,7 @@ impl Meter {
         self.begin.elapsed()
     }
 
-    /// What was done, by how long each took.
+    /// Returns the rate of calls with these latencies.
     pub(crate) fn rate(&self, mut took: Vec<Duration>) -> Rate {
         let per_second = took.len() as f64 / self.elapsed().as_secs_f64();
         let processor = (spent(self.server) - self.spent).div_f64(took.len().max(1) as f64);
@@ -56,7 +56,7 @@ fn spent(server: Option<u32>) -> Duration {
 
 fn processor_time(process: &str) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name of the program stands in brackets and may hold anything.
+    // The name of the program is in brackets and may contain anything.
     let (_, fields) = text.rsplit_once(')').unwrap();
     let ticks = fields.split_whitespace().skip(11).take(2).map(|it| it.parse::<u32>().unwrap());
     TICK * ticks.sum()

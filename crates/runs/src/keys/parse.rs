@@ -1,4 +1,4 @@
-//! What a key says.
+//! Parsing of keys.
 
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::RunName;
@@ -27,7 +27,7 @@ pub(super) fn parse(key: &[u8]) -> Option<StoreKey> {
             StoreKey::Estimate(tenant, ShardKey::new(run, parts.shard()?))
         }
         b"name" => StoreKey::Name(parts.tenant()?, parts.name()?),
-        b"purpose" => StoreKey::Purpose(parts.tenant()?, parts.run()?),
+        b"purpose" => StoreKey::Label(parts.tenant()?, parts.run()?),
         b"shard" => {
             let (tenant, key) = (parts.tenant()?, ShardKey::new(parts.run()?, parts.shard()?));
             StoreKey::Shard(tenant, key, parts.shard_part()?)
@@ -39,7 +39,7 @@ pub(super) fn parse(key: &[u8]) -> Option<StoreKey> {
 }
 
 impl RunKeys {
-    /// Which run a key of [`RunKeys::runs`] is of.
+    /// Parses a key of [`RunKeys::runs`].
     #[must_use]
     pub fn parse_run(&self, key: &Key) -> Option<(TenantId, RunId)> {
         match self.parse(key)? {
@@ -48,7 +48,7 @@ impl RunKeys {
         }
     }
 
-    /// Which record of which shard a key of [`RunKeys::shards`] is of.
+    /// Parses a key of [`RunKeys::shards`].
     #[must_use]
     pub fn parse_shard(&self, key: &Key) -> Option<(TenantId, ShardKey, ShardPart)> {
         match self.parse(key)? {
@@ -57,11 +57,11 @@ impl RunKeys {
         }
     }
 
-    /// What of which run a key of [`RunKeys::view`] is about.
+    /// Parses a key of [`RunKeys::view`].
     #[must_use]
     pub fn parse_view(&self, key: &Key) -> Option<(TenantId, RunId, ViewKey)> {
         let key = self.keyspace.strip(key)?;
-        // Every commit's keys come by here, and most are others, of which no more is to be read.
+        // Called for the keys of every commit, most of which are other keys.
         match key.starts_with(b"view/").then(|| parse(key))?? {
             StoreKey::View(tenant, run, key) => Some((tenant, run, key)),
             _ => None,
@@ -69,7 +69,7 @@ impl RunKeys {
     }
 }
 
-/// What lies between the slashes.
+/// Parts between slashes.
 struct Parts<I>(I);
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Parts<I> {
@@ -112,8 +112,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Parts<I> {
             b"open" => self.shard().map(ViewKey::Open),
             b"owner" => self.shard().map(ViewKey::Owner),
             b"waiting" => self.worker().map(ViewKey::Waiting),
-            b"ask" => self.shard().map(ViewKey::Ask),
-            b"asker" => self.worker().map(ViewKey::Asker),
+            b"ask" => self.shard().map(ViewKey::SplitRequest),
+            b"asker" => self.worker().map(ViewKey::Requester),
             _ => None,
         }
     }

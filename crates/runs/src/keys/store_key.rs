@@ -5,61 +5,61 @@ use shardwright_engine::keyspace::Part::{Id, Tenant, Text};
 use shardwright_engine::keyspace::{Keyspace, MetaKey};
 use shardwright_store::Key;
 
-/// What a key says: every key that there is, without the prefix.
+/// A key without the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreKey {
-    /// Something about the store as a whole.
+    /// A key of the store as a whole.
     Meta(MetaKey),
-    /// What is reserved in all.
+    /// Shards reserved by all tenants.
     QuotaTotal,
-    /// What a tenant has reserved.
+    /// Shards reserved by a tenant.
     QuotaTenant(TenantId),
-    /// A run, apart from its manifest.
+    /// A run without its manifest.
     Run(TenantId, RunId),
     /// The root shards of a run.
     Manifest(TenantId, RunId),
-    /// How many shards a run has.
+    /// Existing and reserved shards of a run.
     Count(TenantId, RunId),
-    /// A registration that is under way.
+    /// A registration in progress.
     Stage(TenantId, RunId),
-    /// Up to where a run was told to be done.
+    /// Watermark of a run.
     Watermark(TenantId, RunId),
-    /// What the holder of a shard thinks of the work that it has left.
+    /// The holder's estimate of a shard's remaining work.
     Estimate(TenantId, ShardKey),
-    /// To which run a name points.
+    /// Run to which a name refers.
     Name(TenantId, RunName),
-    /// What a run is for.
-    Purpose(TenantId, RunId),
+    /// Label of a run.
+    Label(TenantId, RunId),
     /// One of the two records of a shard.
     Shard(TenantId, ShardKey, ShardPart),
-    /// Something that those who wait for work watch.
+    /// A watched key of a run.
     View(TenantId, RunId, ViewKey),
 }
 
-/// Which of the two records of a shard.
+/// One of the two records of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ShardPart {
-    /// What it is.
+    /// The definition.
     Definition,
-    /// Where it stands.
+    /// The progress.
     Progress,
 }
 
-/// What is watched of a run.
+/// A watched key of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ViewKey {
-    /// What operations on its shards need to know of it.
+    /// Gate: the run's state, which every commit of a shard compares.
     Gate,
-    /// A shard that could be claimed.
+    /// A claimable shard.
     Open(ShardId),
-    /// Who owns a shard.
+    /// Owner of a shard.
     Owner(ShardId),
-    /// A worker that found nothing to do.
+    /// A worker that waits for a shard.
     Waiting(WorkerId),
-    /// What has been asked of a shard's holder.
-    Ask(ShardId),
-    /// Of which shard a worker has asked a part.
-    Asker(WorkerId),
+    /// Split request to the holder of a shard.
+    SplitRequest(ShardId),
+    /// Shard whose split a worker has requested.
+    Requester(WorkerId),
 }
 
 impl StoreKey {
@@ -76,7 +76,7 @@ impl StoreKey {
             Self::Watermark(..) => RecordKind::Watermark,
             Self::Estimate(..) => RecordKind::Estimate,
             Self::Name(..) => RecordKind::RunName,
-            Self::Purpose(..) => RecordKind::RunLabel,
+            Self::Label(..) => RecordKind::RunLabel,
             Self::Shard(_, _, ShardPart::Definition) => RecordKind::Definition,
             Self::Shard(_, _, ShardPart::Progress) => RecordKind::Progress,
             Self::View(_, _, key) => key.kind(),
@@ -85,7 +85,7 @@ impl StoreKey {
 }
 
 impl StoreKey {
-    /// The layout, written once.
+    /// Encodes the key. The only place that knows the layout.
     pub(super) fn in_keyspace(&self, keys: &Keyspace) -> Key {
         let of_run = |name, tenant, run: &RunId| {
             keys.key(&[Text(name), Tenant(tenant), Text("/"), Id(run.as_raw())])
@@ -106,7 +106,7 @@ impl StoreKey {
             Self::Name(tenant, name) => {
                 keys.key(&[Text("name/"), Tenant(tenant), Text("/"), Text(name.as_str())])
             }
-            Self::Purpose(tenant, run) => of_run("purpose/", tenant, run),
+            Self::Label(tenant, run) => of_run("purpose/", tenant, run),
             Self::Shard(tenant, ShardKey { run, shard }, part) => {
                 let part = Text(match part {
                     ShardPart::Definition => "/definition",
@@ -121,8 +121,8 @@ impl StoreKey {
                     ViewKey::Open(shard) => ("/open/", Some(shard.as_raw())),
                     ViewKey::Owner(shard) => ("/owner/", Some(shard.as_raw())),
                     ViewKey::Waiting(worker) => ("/waiting/", Some(worker.as_raw())),
-                    ViewKey::Ask(shard) => ("/ask/", Some(shard.as_raw())),
-                    ViewKey::Asker(worker) => ("/asker/", Some(worker.as_raw())),
+                    ViewKey::SplitRequest(shard) => ("/ask/", Some(shard.as_raw())),
+                    ViewKey::Requester(worker) => ("/asker/", Some(worker.as_raw())),
                 };
                 let id = id.map_or(Text(""), Id);
                 let run = Id(run.as_raw());
@@ -141,8 +141,8 @@ impl ViewKey {
             Self::Open(_) => RecordKind::Claimable,
             Self::Owner(_) => RecordKind::Binding,
             Self::Waiting(_) => RecordKind::WaitingWorker,
-            Self::Ask(_) => RecordKind::SplitRequest,
-            Self::Asker(_) => RecordKind::Requester,
+            Self::SplitRequest(_) => RecordKind::SplitRequest,
+            Self::Requester(_) => RecordKind::Requester,
         }
     }
 }

@@ -19,7 +19,7 @@ fn name() -> RunName {
     RunName::new("data-1f.b").unwrap()
 }
 
-/// Every key there is, as it is written and as it is read.
+/// Every key, as text and parsed.
 fn layout() -> Vec<(String, StoreKey, RecordKind)> {
     let (tenant, key) = (tenant(), shard_key());
     let (run, shard, worker) = (key.run, key.shard, WorkerId::from_raw(7));
@@ -54,7 +54,7 @@ fn layout() -> Vec<(String, StoreKey, RecordKind)> {
             RecordKind::Estimate,
         ),
         (format!("name/{TENANT}/data-1f.b"), StoreKey::Name(tenant, name()), RecordKind::RunName),
-        (of_run("purpose"), StoreKey::Purpose(tenant, run), RecordKind::RunLabel),
+        (of_run("purpose"), StoreKey::Label(tenant, run), RecordKind::RunLabel),
         (
             of_shard("definition"),
             StoreKey::Shard(tenant, key, ShardPart::Definition),
@@ -73,10 +73,14 @@ fn layout() -> Vec<(String, StoreKey, RecordKind)> {
             viewed(ViewKey::Waiting(worker)),
             RecordKind::WaitingWorker,
         ),
-        (view(format!("ask/{shard_hex}")), viewed(ViewKey::Ask(shard)), RecordKind::SplitRequest),
+        (
+            view(format!("ask/{shard_hex}")),
+            viewed(ViewKey::SplitRequest(shard)),
+            RecordKind::SplitRequest,
+        ),
         (
             view(format!("asker/{worker_hex}")),
-            viewed(ViewKey::Asker(worker)),
+            viewed(ViewKey::Requester(worker)),
             RecordKind::Requester,
         ),
     ]
@@ -121,31 +125,30 @@ fn each_key_has_a_name() {
         keyspace.watermark(tenant, run),
         keyspace.estimate(tenant, key),
         keyspace.name(tenant, name()),
-        keyspace.purpose(tenant, run),
+        keyspace.label(tenant, run),
         keyspace.definition(tenant, key),
         keyspace.progress(tenant, key),
         keyspace.gate(tenant, run),
         keyspace.open(tenant, key),
         keyspace.owner(tenant, key),
         keyspace.waiting(tenant, run, worker),
-        keyspace.ask(tenant, key),
-        keyspace.asker(tenant, run, worker),
+        keyspace.split_request(tenant, key),
+        keyspace.requester(tenant, run, worker),
     ];
     let in_layout: Vec<Key> = layout().iter().map(|(_, key, _)| keyspace.key(key)).collect();
     assert_eq!(named.as_slice(), in_layout);
 }
 
 #[test]
-fn ranges_hold_what_they_say_and_nothing_else() {
+fn ranges_contain_exactly_their_keys() {
     let (keyspace, key) = (keyspace(), shard_key());
-    let ranges: [(_, &[&str]); 8] = [
+    let ranges: [(_, &[&str]); 7] = [
         (keyspace.keyspace().everything(), &[""]),
         (keyspace.runs(), &["run/"]),
-        (keyspace.runs_of(tenant()), &["run/"]),
         (keyspace.shards(tenant(), key.run), &["shard/"]),
         (keyspace.view(tenant(), key.run), &["view/"]),
         (keyspace.estimates(tenant(), key.run), &["estimate/"]),
-        (keyspace.purposes(tenant()), &["purpose/"]),
+        (keyspace.labels(tenant()), &["purpose/"]),
         (keyspace.names(tenant()), &["name/"]),
     ];
     for (range, beginnings) in ranges {
@@ -159,12 +162,12 @@ fn ranges_hold_what_they_say_and_nothing_else() {
 }
 
 #[test]
-fn a_range_of_one_tenant_or_run_leaves_its_neighbours_out() {
+fn range_of_a_tenant_or_run_excludes_neighbours() {
     let keyspace = keyspace();
     let neighbour = TenantId::from_bytes([0xac; 32]);
     let (run, next) = (RunId::from_raw(0x2a), RunId::from_raw(0x2b));
-    assert!(!keyspace.runs_of(tenant()).contains(&keyspace.run(neighbour, run)));
-    assert!(keyspace.runs_of(tenant()).contains(&keyspace.run(tenant(), next)));
+    assert!(!keyspace.labels(tenant()).contains(&keyspace.label(neighbour, run)));
+    assert!(keyspace.labels(tenant()).contains(&keyspace.label(tenant(), next)));
     for (neighbour, next) in [(tenant(), next), (neighbour, run)] {
         assert!(!keyspace.view(tenant(), run).contains(&keyspace.gate(neighbour, next)));
         let foreign = keyspace.progress(neighbour, ShardKey::new(next, ShardId::SINGLE));
@@ -193,20 +196,20 @@ fn each_parser_reads_its_own_range() {
 }
 
 #[test]
-fn near_misses_are_no_keys() {
+fn almost_valid_keys_are_rejected() {
     let keyspace = keyspace();
     let refused = |text: &str| {
         let key = Key::from(text.to_owned());
         assert_eq!(keyspace.parse(&key), None, "{text}");
     };
-    // Of a name, every near miss is a name.
+    // Every variation of a name is a name.
     let fixed = |key: &StoreKey| !matches!(key, StoreKey::Name(..));
     for (text, _, _) in layout().into_iter().filter(|(_, key, _)| fixed(key)) {
         let text = format!("shardwright/{text}");
         for cut in 0..text.len() {
             refused(&text[..cut]);
             refused(&text[cut + 1..]);
-            // Left out, twice, and another in its place.
+            // The byte removed, doubled and replaced.
             let (before, at, after) = (&text[..cut], &text[cut..=cut], &text[cut + 1..]);
             refused(&format!("{before}{after}"));
             refused(&format!("{before}{at}{at}{after}"));
@@ -234,7 +237,7 @@ fn near_misses_are_no_keys() {
 }
 
 #[test]
-fn the_longest_key_is_as_long_as_it_is_said_to_be() {
+fn longest_key_matches_its_constant() {
     let prefix = format!("{}/", "a".repeat(Keyspace::PREFIX_BYTES_MAX - 1));
     let keyspace = with_prefix(&prefix);
     let lengths = layout().into_iter().map(|(_, key, _)| keyspace.key(&key).as_bytes().len());
@@ -242,7 +245,7 @@ fn the_longest_key_is_as_long_as_it_is_said_to_be() {
 }
 
 #[test]
-fn a_key_takes_one_allocation() {
+fn key_takes_one_allocation() {
     let keyspace = keyspace();
     for (text, key, _) in layout() {
         let counted = allocation_counter::measure(|| drop(keyspace.key(&key)));

@@ -8,22 +8,23 @@ use shardwright_coordination::ops::{self, RegisterStep, RunCall};
 use shardwright_coordination::{
     EventCollector, IdempotentOutcome, InfraError, OpLogEntry, RegisterShardsError, RunRecord,
 };
+use shardwright_engine::Operation;
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
-use super::{Adopt, NewRun, OPERATION, Plan, base};
+use super::{Adopt, NewRun, Plan, base};
 use crate::coordinator::StoredCoordinator;
 use crate::quota::Reservation;
 use crate::reading::StoredRun;
 use crate::runs::{Attempt, newly_logged, take_logged};
 
-/// What comes after the steps of a registration that precede its last commit.
+/// Next step of a registration.
 enum Next {
     /// The last commit.
     Commit(CommitBuilder),
-    /// Something has changed: decide again.
+    /// The state has changed: decide again.
     Reload,
-    /// There is no room.
+    /// A limit is exceeded.
     Refuse(RegisterShardsError),
 }
 
@@ -46,14 +47,15 @@ pub(super) struct Registration<'c, R, A> {
     pub(super) run: RunId,
     pub(super) shards: &'c [InitialShardInput<'c>],
     pub(super) op: OpId,
+    pub(super) operation: Operation,
     pub(super) adopt: A,
-    /// The run that an overtaken attempt may have made, with what tells of it.
+    /// The run that an overtaken attempt may have created, and its events.
     pub(super) made: Option<(NewRun, InfraError)>,
-    /// Whether the run was made by this call.
+    /// Whether this call has created the run.
     pub(super) has_made: bool,
     /// Attempts to start the run that were overtaken.
     pub(super) attempts: Vec<Attempt>,
-    /// The newest revision of the run that one of them was based on.
+    /// Newest revision of the run that one of them was based on.
     pub(super) overtaken_at: Option<Revision>,
     pub(super) refusal: PhantomData<fn() -> R>,
 }
@@ -76,20 +78,20 @@ where
     type Output = IdempotentOutcome<()>;
     type Error = Ended<R>;
 
-    fn operation(&self) -> &'static str {
-        OPERATION
+    fn operation(&self) -> Operation {
+        self.operation
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         let core = &self.backend.core;
         self.call.now = core.now().await?;
-        Ok((core.load_run(self.call.tenant, self.run, OPERATION).await?, read))
+        Ok((core.load_run(self.call.tenant, self.run, self.operation).await?, read))
     }
 
     async fn decide(&mut self, found: &Self::Basis) -> Decided<Registered, Ended<R>> {
         let core = &self.backend.core;
         let record = found.as_ref().map(|found| &found.record);
-        self.tell_if_made(record);
+        self.publish_if_created(record);
         let mut events = core.publisher.collector();
         let new_run = match (self.adopt)(&self.call, record, &mut events) {
             Ok(new_run) => new_run.map(|record| NewRun { record, events }),
@@ -107,7 +109,8 @@ where
             Err(refusal) => return Ok(Decision::Refuse(Ended::Refused(refusal.into()))),
         };
         let logged_before = base.record.op_log.clone();
-        let (mut plan, started) = self.backend.plan(&self.call, base, self.shards, pending)?;
+        let (mut plan, started) =
+            self.backend.plan(&self.call, base, self.shards, pending, self.operation)?;
         let commit = match self.carry_out(&mut plan).await? {
             Next::Commit(commit) => commit,
             Next::Reload => return Ok(Decision::Reload),
@@ -133,7 +136,9 @@ where
             // The run exists now, so nothing may be reported as not applied. The same call resumes
             // where this one ended.
             (None, InfraError::NotApplied { operation, message }) if self.has_made => {
-                let message = format!("the run was made, and not all of its shards: {message}");
+                let message = format!(
+                    "the run was created, but not all of its shards; repeat the call: {message}"
+                );
                 InfraError::Unknown { operation, message: message.into() }
             }
             (None, error) => error,
@@ -147,18 +152,16 @@ where
         stored: Option<(&Commit, Revision)>,
     ) -> IdempotentOutcome<()> {
         let core = &self.backend.core;
-        if let Some((commit, revision)) = stored {
-            // A worker may have looked for work here before there was any.
-            core.note_commit(self.call.tenant, self.run, revision, commit.writes());
-        }
+        // A worker of this process may already wait for the run's shards.
+        core.note_stored(self.call.tenant, self.run, stored);
         core.publisher.publish(events);
         outcome
     }
 }
 
 impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
-    /// Publishes that the run was made, if an overtaken attempt has made the one that is there.
-    fn tell_if_made(&mut self, found: Option<&RunRecord>) {
+    /// Publishes the creation of the run if an overtaken attempt has created it.
+    fn publish_if_created(&mut self, found: Option<&RunRecord>) {
         let is_ours = |(new_run, _): &mut (NewRun, InfraError)| Some(&new_run.record) == found;
         if let Some((new_run, _)) = self.made.take_if(is_ours) {
             self.backend.core.publisher.publish(new_run.events);
@@ -166,7 +169,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         }
     }
 
-    /// A run that is not there. An attempt may have been applied to it before.
+    /// Refuses a missing run, unless an overtaken attempt may have been applied before.
     fn not_found(&self) -> Decided<Registered, Ended<R>> {
         let made = self.made.as_ref().map(|(_, error)| error);
         match self.attempts.last().map(|attempt| &attempt.error).or(made) {
@@ -178,8 +181,8 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         }
     }
 
-    /// A refusal, unless it is decided on a state of before an overtaken attempt: the attempt may
-    /// have been applied since.
+    /// Refuses the operation, unless the state is from before an overtaken attempt, which may have
+    /// been applied since.
     fn refuse(
         &self,
         basis: Option<Revision>,
@@ -193,34 +196,35 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         }
     }
 
-    /// Does all but the last commit of a registration: nothing, if one commit takes all of it.
+    /// Performs all but the last commit of a registration. If one commit is enough, it does
+    /// nothing.
     async fn carry_out(&mut self, plan: &mut Plan) -> Result<Next, InfraError> {
         let (backend, count) = (self.backend, plan.shards.len());
         let (tenant, run) = (plan.tenant, plan.run);
-        let (stage, stage_expect) = backend.load_stage(tenant, run).await?;
-        let room = backend.core.room_for_manifest(tenant, run, count, OPERATION).await?;
-        let room = match room {
-            Ok(room) => room,
+        let (stage, stage_expect) = backend.load_stage(tenant, run, self.operation).await?;
+        let reservation = backend.core.reserve_manifest(tenant, run, count, self.operation).await?;
+        let reservation = match reservation {
+            Ok(reservation) => reservation,
             Err(violation) => return Ok(Next::Refuse(violation.into())),
         };
         if stage.is_none()
-            && let Some(commit) = backend.whole(plan, &room)?
+            && let Some(commit) = backend.whole(plan, &reservation)?
         {
             return Ok(Next::Commit(commit));
         }
         if stage.is_some() && plan.new_run.is_some() {
-            // There is no stage without a run, so the run was looked for in an older state.
+            // A stage implies a run, so the read of the run was stale.
             return Ok(Next::Reload);
         }
         let is_ours = stage.is_some_and(|stage| stage == plan.stage);
         let stage_at = match stage_expect {
             Expect::At(at) if is_ours => at,
-            expect => match self.set_up(plan, room, expect).await? {
+            expect => match self.set_up(plan, reservation, expect).await? {
                 Some(at) => at,
                 None => return Ok(Next::Reload),
             },
         };
-        // Whoever set up the stage, or we ourselves, may have died before all was cleared.
+        // The process that stored the stage may have died before it deleted everything.
         if stage.is_some() && !backend.clear(plan, stage_at).await? {
             return Ok(Next::Reload);
         }
@@ -233,17 +237,18 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         Ok(Next::Commit(backend.start(last, plan)))
     }
 
-    /// Sets up the stage and reserves room. With the stage comes the run, if there is none yet.
-    /// None if something has changed.
+    /// Stores the stage and reserves the shards. Also creates the run if it does not exist. None if
+    /// something has changed.
     async fn set_up(
         &mut self,
         plan: &mut Plan,
-        room: Reservation,
+        reservation: Reservation,
         expect: Expect,
     ) -> Result<Option<Revision>, InfraError> {
-        let commit = transact::build(OPERATION, self.backend.stage(plan, room, expect))?;
+        let commit =
+            transact::build(plan.operation, self.backend.stage(plan, reservation, expect))?;
         let core = &self.backend.core;
-        let settled = match core.settle_run(plan.address(), &commit, OPERATION).await {
+        let settled = match core.settle_run(plan.address(), &commit, plan.operation).await {
             // A stage alone starts nothing, so its outcome need not be known.
             Err(InfraError::Unknown { .. }) if plan.new_run.is_none() => return Ok(None),
             settled => settled?,
@@ -251,7 +256,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         match settled {
             Settled::Stored(at) => {
                 if let Some(new_run) = plan.new_run.take() {
-                    // The run was made by the commit that set up the stage.
+                    // The commit that stored the stage has created the run.
                     plan.run_expect = Expect::At(at);
                     self.has_made = true;
                     core.publisher.publish(new_run.events);
@@ -265,7 +270,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
                 Ok(None)
             }
             Settled::Conflict(_) => Ok(None),
-            settled => Err(settled.into_failure(OPERATION)),
+            settled => Err(settled.into_failure(plan.operation)),
         }
     }
 }

@@ -10,38 +10,38 @@ use shardwright_store::Revision;
 use crate::keys::ViewKey;
 use crate::records::{BindingRecord, RunStateRecord, SplitRequestRecord, WaitingWorkerRecord};
 
-/// What a view knows, and indexes that answer without looking at all of it.
+/// Content of a view, with indexes for its queries.
 pub(crate) struct ViewState {
     skew_ms: u64,
     fence_floor: FenceEpoch,
     gate: Option<(RunStateRecord, Revision)>,
-    /// Shards that can be worked on, held or not.
+    /// Active shards, held or not.
     open: BTreeMap<ShardId, Claimability>,
     owners: BTreeMap<ShardId, Owner>,
-    /// Until when those of `open` are left alone that could not be acquired, whoever has them.
+    /// Until when shards of `open` are skipped that could not be acquired.
     refused: BTreeMap<ShardId, LogicalTime>,
-    /// Those of `open` that could be acquired; each knows its place.
+    /// Shards of `open` that are claimable. Each knows its index.
     free: Vec<ShardId>,
-    /// When those of `open` that are held may be acquired, as far as is known.
+    /// When the held shards of `open` become claimable, as far as known.
     held: BTreeSet<(LogicalTime, ShardId)>,
-    /// Those that somebody here is trying to acquire just now.
+    /// Shards that a claim of this process is trying to acquire.
     tried: BTreeSet<ShardId>,
     waiting: WaitingWorkers,
-    asks: BTreeMap<ShardId, SplitRequestRecord>,
-    /// What this coordinator has stored and the watch has not told yet.
+    split_requests: BTreeMap<ShardId, SplitRequestRecord>,
+    /// Writes of this coordinator that the watch has not delivered yet.
     ahead: BTreeMap<ViewKey, Revision>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claimability {
-    Free { place: usize },
+    Free { index: usize },
     Held { until: LogicalTime },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     fence: FenceEpoch,
-    /// The lease lasts at least until then; renewals are not watched.
+    /// The lease lasts at least until then. Renewals are not watched.
     deadline: LogicalTime,
 }
 
@@ -58,12 +58,12 @@ impl ViewState {
             held: BTreeSet::new(),
             tried: BTreeSet::new(),
             waiting: WaitingWorkers::new(),
-            asks: BTreeMap::new(),
+            split_requests: BTreeMap::new(),
             ahead: BTreeMap::new(),
         }
     }
 
-    /// Forgets everything and takes what was listed, but for what was stored here since.
+    /// Replaces the content by a listing, except for newer writes of this coordinator.
     pub(crate) fn replace<'e>(
         &mut self,
         revision: Revision,
@@ -82,13 +82,13 @@ impl ViewState {
         for key in self.ahead.keys().copied().collect::<Vec<_>>() {
             self.adopt(&old, key);
         }
-        // What is known of a lease's end is not listed.
+        // The listing does not contain renewed deadlines.
         for (shard, owner) in &old.owners {
             self.note_deadline(*shard, owner.fence, owner.deadline);
         }
     }
 
-    /// Keeps one entry of the state before.
+    /// Keeps one entry of the previous content.
     fn adopt(&mut self, old: &Self, key: ViewKey) {
         match key {
             ViewKey::Gate => self.gate = old.gate,
@@ -108,14 +108,15 @@ impl ViewState {
                     self.waiting.wait(worker, until);
                 }
             }
-            ViewKey::Ask(shard) => {
-                self.asks.extend(old.asks.get(&shard).map(|ask| (shard, *ask)));
+            ViewKey::SplitRequest(shard) => {
+                self.split_requests
+                    .extend(old.split_requests.get(&shard).map(|request| (shard, *request)));
             }
-            ViewKey::Asker(_) => {}
+            ViewKey::Requester(_) => {}
         }
     }
 
-    /// Takes a change that this coordinator has stored.
+    /// Applies a write of this coordinator.
     pub(crate) fn apply_own(&mut self, key: ViewKey, value: Option<&[u8]>, revision: Revision) {
         if self.ahead.get(&key).is_none_or(|known| *known < revision) {
             self.ahead.insert(key, revision);
@@ -123,20 +124,20 @@ impl ViewState {
         }
     }
 
-    /// Takes a change that the watch told.
+    /// Applies a change of the watch.
     pub(crate) fn apply_watched(&mut self, key: ViewKey, value: Option<&[u8]>, revision: Revision) {
         if self.ahead.get(&key).is_none_or(|known| *known < revision) {
             self.put(key, value, revision);
         }
     }
 
-    /// Notes that the watch has told everything up to a revision.
+    /// Records that the watch has delivered everything up to a revision.
     pub(crate) fn reach(&mut self, revision: Revision) {
         self.ahead.retain(|_, at| *at > revision);
     }
 
-    /// A value that does not decode counts as absent: whoever needs it reads it again, and finds
-    /// out what is wrong with it.
+    /// A value that does not decode counts as absent. Operations read it again and report the
+    /// error.
     fn put(&mut self, key: ViewKey, value: Option<&[u8]>, revision: Revision) {
         match key {
             ViewKey::Gate => {
@@ -168,14 +169,14 @@ impl ViewState {
                     None => self.waiting.stop(worker),
                 }
             }
-            ViewKey::Ask(shard) => {
-                let ask = value.and_then(|value| SplitRequestRecord::decode(value).ok());
-                match ask {
-                    Some(ask) => self.asks.insert(shard, ask),
-                    None => self.asks.remove(&shard),
+            ViewKey::SplitRequest(shard) => {
+                let request = value.and_then(|value| SplitRequestRecord::decode(value).ok());
+                match request {
+                    Some(request) => self.split_requests.insert(shard, request),
+                    None => self.split_requests.remove(&shard),
                 };
             }
-            ViewKey::Asker(_) => {}
+            ViewKey::Requester(_) => {}
         }
     }
 
@@ -183,12 +184,12 @@ impl ViewState {
         self.gate
     }
 
-    /// Whether the run has ended, or is gone.
+    /// Whether the run has ended or is deleted.
     pub(crate) fn is_over(&self) -> bool {
         self.gate.is_none_or(|(gate, _)| gate.status.is_terminal())
     }
 
-    /// Whether somebody who waits should look again.
+    /// Whether waiting workers should try to claim.
     pub(crate) fn is_inviting(&self) -> bool {
         let is_untried = |shard| !self.tried.contains(shard);
         self.hands_out() && self.free.iter().any(is_untried)
@@ -211,15 +212,15 @@ impl ViewState {
         self.refused.remove(&shard);
     }
 
-    /// Files a shard under who holds it, or among the free ones.
+    /// Updates the index of a shard: held or free.
     fn settle(&mut self, shard: ShardId) {
-        let Some(standing) = self.open.get(&shard).copied() else { return };
-        // A binding below the floor was left by a lease that is stale.
+        let Some(current) = self.open.get(&shard).copied() else { return };
+        // A binding below the floor belongs to a stale lease.
         let owner = self.owners.get(&shard).filter(|owner| owner.fence >= self.fence_floor);
         let deadline = owner.map(|owner| owner.deadline).max(self.refused.get(&shard).copied());
         let until = deadline.map(|deadline| deadline.saturating_add(self.skew_ms));
         let wanted = until.map(|until| Claimability::Held { until });
-        match (standing, wanted) {
+        match (current, wanted) {
             (Claimability::Free { .. }, None) => {}
             (current, Some(wanted)) if current == wanted => {}
             (_, None) => {
@@ -236,18 +237,18 @@ impl ViewState {
     }
 
     fn make_free(&mut self, shard: ShardId) {
-        self.open.insert(shard, Claimability::Free { place: self.free.len() });
+        self.open.insert(shard, Claimability::Free { index: self.free.len() });
         self.free.push(shard);
     }
 
-    /// Takes a shard out of the index that it is in.
+    /// Removes a shard from its index.
     fn unfree(&mut self, shard: ShardId) {
         match self.open.get(&shard) {
-            Some(&Claimability::Free { place }) if place < self.free.len() => {
-                self.free.swap_remove(place);
-                // The last of the list has taken the place, unless it was the last itself.
-                if let Some(moved) = self.free.get(place) {
-                    self.open.insert(*moved, Claimability::Free { place });
+            Some(&Claimability::Free { index }) if index < self.free.len() => {
+                self.free.swap_remove(index);
+                // The last entry has moved to this index, unless it was removed itself.
+                if let Some(moved) = self.free.get(index) {
+                    self.open.insert(*moved, Claimability::Free { index });
                 }
             }
             Some(&Claimability::Held { until }) => {
@@ -257,7 +258,7 @@ impl ViewState {
         }
     }
 
-    /// Counts those whose holder's time is up among the free ones.
+    /// Moves shards with expired leases to the free ones.
     fn expire(&mut self, now: LogicalTime) {
         while let Some(&(until, shard)) = self.held.first() {
             if now < until {
@@ -322,7 +323,7 @@ impl ViewState {
         )
     }
 
-    /// What the holder of a shard is told; nothing, as long as nothing is known of the run.
+    /// The notice for the holder of a shard; none if the gate is unknown.
     pub(crate) fn notice(
         &self,
         shard: ShardId,
@@ -330,12 +331,13 @@ impl ViewState {
         now: LogicalTime,
     ) -> Option<HolderNotice> {
         let (gate, _) = self.gate?;
-        // What was asked of a holder is void once it holds the shard no more.
+        // A request is void once its holder has lost the shard.
         let is_held = self.owners.get(&shard).is_some_and(|owner| owner.fence == fence);
-        let ask = self.asks.get(&shard).filter(|ask| is_held && ask.fence == fence);
+        let request =
+            self.split_requests.get(&shard).filter(|request| is_held && request.fence == fence);
         Some(HolderNotice {
             paused: gate.paused,
-            split_request: ask.and_then(|ask| ask.slot.open_at(now)),
+            split_request: request.and_then(|request| request.slot.open_at(now)),
         })
     }
 
@@ -351,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_whose_time_has_passed_keep_nobody_from_being_counted() {
+    fn expired_waiting_workers_do_not_hide_others() {
         let mut state = ViewState::new(0, FenceEpoch::INITIAL);
         let mut wait = |worker, until| {
             let (key, until) = (ViewKey::Waiting(WorkerId::from_raw(worker)), at(until));
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_opened_anew_is_free_whatever_was_guessed_before() {
+    fn reopened_shard_is_free() {
         let shard = ShardId::from_raw(7);
         let mut state = ViewState::new(0, FenceEpoch::INITIAL);
         let mut revision = 0;
@@ -386,7 +388,7 @@ mod tests {
         set_open(&mut state, true);
         assert!(free(&mut state));
         state.note_held(shard, at(1_000));
-        assert!(!free(&mut state), "somebody has it, or it is done");
+        assert!(!free(&mut state), "a shard that could not be acquired is free");
         set_open(&mut state, false);
         set_open(&mut state, true);
         assert!(free(&mut state));

@@ -1,4 +1,4 @@
-//! An async backend for callers that do not wait: the sync traits over a [`Backend`].
+//! An async backend for blocking callers: the sync traits over a [`Backend`].
 
 use std::future::Future;
 use std::io;
@@ -15,26 +15,25 @@ use tokio::runtime::{Builder, Runtime};
 
 /// A [`Backend`] as one of the sync traits.
 ///
-/// It has a runtime of its own, with a thread on which sessions are kept alive and watches are
-/// followed between calls. A call occupies the thread it is made on until it is answered, like any
-/// call of the sync traits. That is allowed anywhere, within another runtime too, though there it
-/// keeps that runtime's other tasks from the thread.
+/// It has its own runtime, whose thread keeps sessions alive and follows watches between calls. A
+/// call blocks its thread until it is answered. It may be made within another runtime, but blocks
+/// the tasks of that thread.
 ///
-/// The backend owns its clock. So the `now` of the sync traits is ignored, but for one thing: where
-/// a call names a moment to come, `now` tells how far away that is.
+/// The backend has its own clock. So `now` of the sync traits is ignored, except to convert an
+/// absolute time in a request to a duration.
 pub struct Blocking<B> {
     backend: B,
     /// Taken when this is dropped.
     runtime: Option<Runtime>,
 }
 
-/// Why there is no backend.
+/// Error of opening a blocking backend.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockingError<E> {
-    /// There is no thread for it.
-    #[error("a runtime of its own cannot be started")]
+    /// Its runtime cannot be started.
+    #[error("the runtime of the blocking backend cannot be started")]
     Runtime(#[source] io::Error),
-    /// It could not be opened.
+    /// The backend cannot be opened.
     #[error(transparent)]
     Backend(E),
 }
@@ -62,12 +61,12 @@ impl<B> Blocking<B> {
         &self.backend
     }
 
-    /// Waits for something that the backend does.
+    /// Blocks until a call of the backend returns.
     pub fn wait_for<'b, T, F: Future<Output = T>>(&'b self, call: impl FnOnce(&'b B) -> F) -> T {
         let call = call(&self.backend);
         match &self.runtime {
             Some(runtime) => wait(runtime, call),
-            // Only a backend that is being dropped has none.
+            // Only a value that is being dropped has no runtime.
             None => park_on(call),
         }
     }
@@ -85,7 +84,7 @@ impl<B: Backend> ShardClaiming for Blocking<B> {}
 
 impl<B> Drop for Blocking<B> {
     fn drop(&mut self) {
-        // Waiting for tasks is not allowed everywhere, and theirs end with the backend.
+        // Waiting for tasks is not allowed in async code. The tasks end with the backend.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -98,9 +97,9 @@ impl<B: std::fmt::Debug> std::fmt::Debug for Blocking<B> {
     }
 }
 
-/// Runs a future on this thread, with its timers and tasks on the runtime. Unlike the runtime's
-/// own way to do that, it may be used by a task of another one. Such a task has a budget after
-/// which it is to pause, which cannot happen in here; so the future is freed from it.
+/// Runs a future on this thread, with its timers and tasks on the runtime. Unlike
+/// `Runtime::block_on`, it works within a task of another runtime. Such a task has a cooperative
+/// budget, which would suspend the future, so the future is exempt from it.
 fn wait<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     let _entered = runtime.enter();
     park_on(tokio::task::unconstrained(future))
@@ -122,7 +121,7 @@ fn park_on<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(result) => return result,
-            // Somebody else may unpark the thread as well; then it looks once too often.
+            // The thread may also be unparked by others. An extra poll is harmless.
             Poll::Pending => thread::park(),
         }
     }

@@ -1,4 +1,4 @@
-//! The sync traits over a stored coordinator, with a runtime of their own.
+//! The sync traits over a stored coordinator, with its own runtime.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use shardwright_store::memory::MemoryStore;
 use tempfile::TempDir;
 
 use crate::site::{Manifest, RUN, TENANT, op, run_config, worker};
-use crate::support::{self, InMemory, ManualClock, Tenants, Told, block_on};
+use crate::support::{self, EventLog, InMemory, ManualClock, Tenants, block_on};
 
 const NOW: LogicalTime = LogicalTime::ZERO;
 
@@ -22,7 +22,7 @@ fn in_folder(folder: &TempDir) -> Blocking<FileCoordinator> {
     Blocking::open(FileCoordinator::in_folder(folder.path())).unwrap()
 }
 
-/// Starts a run, and works all of it off.
+/// Starts a run and completes all its shards.
 fn work(backend: &mut Blocking<FileCoordinator>) {
     let (manifest, mut scratch) = (Manifest::of(3), AcquireScratch::new());
     let (inputs, config) = (manifest.inputs(), run_config());
@@ -43,16 +43,16 @@ fn work(backend: &mut Blocking<FileCoordinator>) {
 }
 
 #[test]
-fn a_run_is_worked_off_without_any_runtime_around() {
+fn run_is_processed_without_an_outer_runtime() {
     let folder = TempDir::new().unwrap();
     work(&mut in_folder(&folder));
-    // Another one finds what this one has stored.
+    // Another coordinator finds the stored run.
     let mut again = in_folder(&folder);
     assert_eq!(again.get_run(TENANT, RUN).unwrap().root_shards.len(), 3);
 }
 
 #[test]
-fn it_may_be_used_and_dropped_within_other_runtimes() {
+fn blocking_backend_works_within_other_runtimes() {
     for builder in
         [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()]
     {
@@ -61,7 +61,7 @@ fn it_may_be_used_and_dropped_within_other_runtimes() {
         runtime.block_on(async {
             let folder = TempDir::new().unwrap();
             let mut backend = in_folder(&folder);
-            // More awaits than a task of the runtime outside may make in a row.
+            // More awaits than the outer runtime's cooperative budget allows in a row.
             work(&mut backend);
             for _ in 0..300 {
                 backend.get_run(TENANT, RUN).unwrap();
@@ -89,21 +89,21 @@ fn sessions_are_kept_alive_between_calls() {
     backend.create_run_with_shards(NOW, TENANT, RUN, config, &inputs, op(1)).unwrap();
     let claimed = backend.claim_next_available(NOW, TENANT, RUN, worker(1), &mut scratch);
     let lease = claimed.unwrap().lease;
-    // Far longer than the session lives without a sign of life.
+    // Far longer than the session's TTL.
     std::thread::sleep(Duration::from_millis(2_000));
     backend.renew(NOW, TENANT, &lease).unwrap();
 }
 
 #[test]
-fn a_backend_that_cannot_be_opened_is_told() {
+fn failed_open_of_a_backend_is_reported() {
     let refused = Blocking::<FileCoordinator>::open(async { Err::<FileCoordinator, _>("no") });
     assert!(matches!(refused, Err(BlockingError::Backend("no"))));
 }
 
-/// The suite that every backend passes, through both adapters.
+/// The conformance suite through both adapters.
 struct BackAndForth {
     backend: Synchronized<Blocking<InMemory>, ManualClock>,
-    told: Told,
+    events: EventLog,
     clock: ManualClock,
     tenants: Tenants,
 }
@@ -112,14 +112,14 @@ impl BackAndForth {
     fn new() -> Self {
         let clock = ManualClock::default();
         clock.advance(1_000);
-        let mut told = None;
+        let mut events = None;
         let opening = async {
             let coordinator = support::in_memory(&clock, support::for_suite()).await;
-            told = Some(Told::by(&coordinator));
+            events = Some(EventLog::of(&coordinator));
             Ok::<_, BlockingError<()>>(coordinator)
         };
         let backend = Synchronized::new(Blocking::open(opening).unwrap(), clock.clone());
-        Self { backend, told: told.unwrap(), clock, tenants: Tenants::default() }
+        Self { backend, events: events.unwrap(), clock, tenants: Tenants::default() }
     }
 }
 
@@ -148,7 +148,7 @@ impl Harness for BackAndForth {
         &self,
         tenant: shardwright_contracts::TenantId,
     ) -> Vec<StateTransitionEvent> {
-        self.told.take(tenant)
+        self.events.take(tenant)
     }
 }
 
@@ -167,7 +167,7 @@ mod on_etcd {
     use crate::site::{RUN, TENANT, run_config};
 
     #[test]
-    fn what_one_face_stores_the_other_finds() {
+    fn sync_and_async_coordinators_share_data() {
         let cluster = block_on(EtcdCluster::single()).unwrap();
         let config = EngineConfig::default();
         let mut sync = EtcdCoordinator::on_etcd(cluster.options(), config).unwrap();

@@ -1,4 +1,4 @@
-//! Claims that run at the same time, and claims on a store that is damaged.
+//! Concurrent claims, and claims on a damaged store.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use shardwright_coordination::{AsyncShardClaiming, Backend, ClaimError, InfraError};
 
-use crate::flaky::{Fate, Polite};
+use crate::flaky::{Reaction, YieldingStore};
 use crate::site::{LEASE_MS, RUN, Site, TENANT, acquire, start, worker};
 
 /// Polls a future once.
@@ -17,16 +17,16 @@ fn poll<T>(site: &Site, mut future: Pin<&mut impl Future<Output = T>>) -> Option
     }))
 }
 
-/// A claim takes several candidates out of the view. Whoever finds none meanwhile waits, and has to
-/// hear of those that are given back.
+/// A claim reserves several candidates. A worker that finds none meanwhile waits, and must wake up
+/// when they are returned.
 #[test]
-fn whoever_waits_hears_of_candidates_that_another_claim_gives_back() {
+fn returned_candidates_wake_waiting_workers() {
     let mut waited = 0;
     for polls in 0..40 {
         let site = Site::new();
-        let engine = site.engine_over(Polite(site.store.clone()), Site::config());
+        let engine = site.engine_over(YieldingStore(site.store.clone()), Site::config());
         site.run(start(&engine, 4));
-        // Makes the view.
+        // Creates the view.
         drop(site.run(engine.claim_next_available(TENANT, RUN, worker(9))));
         let mut one = pin!(engine.claim_next_available(TENANT, RUN, worker(1)));
         let mut done = None;
@@ -43,45 +43,49 @@ fn whoever_waits_hears_of_candidates_that_another_claim_gives_back() {
             continue;
         }
         assert!(matches!(other, Err(ClaimError::NoneAvailable(_))), "{other:?}");
-        let mut bell = pin!(engine.claimable(TENANT, RUN));
-        if poll(&site, bell.as_mut()).is_some() {
+        let mut claimable = pin!(engine.claimable(TENANT, RUN));
+        if poll(&site, claimable.as_mut()).is_some() {
             continue;
         }
         waited += 1;
         site.run(one.as_mut()).unwrap();
-        assert!(poll(&site, bell.as_mut()).is_some(), "after {polls} steps of the other claim");
+        assert!(
+            poll(&site, claimable.as_mut()).is_some(),
+            "after {polls} steps of the other claim"
+        );
         site.run(engine.claim_next_available(TENANT, RUN, worker(2))).unwrap();
     }
-    assert!(waited > 0, "somebody was to wait");
+    assert!(waited > 0, "no worker waited");
 }
 
 #[test]
-fn whoever_waits_hears_that_the_time_of_a_holder_is_up() {
+fn expired_lease_wakes_waiting_workers() {
     let site = Site::new();
     let (holder, engine) = (site.engine(), site.engine());
     site.run(start(&holder, 1));
     site.run(acquire(&holder, 0, 1));
     let none = site.run(engine.claim_next_available(TENANT, RUN, worker(2)));
     assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
-    let mut bell = pin!(engine.claimable(TENANT, RUN));
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
-    // One that has just started waits for the calendar, and so do those whom it tells.
+    let mut claimable = pin!(engine.claimable(TENANT, RUN));
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_none());
+    // A coordinator that has just started may be ahead of the wall clock, and others follow its
+    // deadlines.
     site.world.advance(LEASE_MS + Site::config().clock_mark_interval_ms);
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_some());
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_some());
     site.run(engine.claim_next_available(TENANT, RUN, worker(2))).unwrap();
 }
 
 #[test]
-fn a_damaged_store_is_told_as_such_and_not_as_many_damaged_shards() {
+fn damaged_store_is_not_reported_as_damaged_shards() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 20));
-    store.henceforth(0, Fate::Corrupt);
+    store.always_after(0, Reaction::Corrupt);
     let before = store.commits();
     let claimed = site.run(engine.claim_next_available(TENANT, RUN, worker(1)));
     assert!(
         matches!(claimed, Err(ClaimError::BackendError(InfraError::Corrupt { .. }))),
         "{claimed:?}"
     );
-    assert_eq!(store.commits(), before + 1, "no other shard was tried");
+    assert_eq!(store.commits(), before + 1, "another shard was tried");
 }

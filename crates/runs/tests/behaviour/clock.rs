@@ -1,4 +1,4 @@
-//! The coordinator's clock never goes back, whatever the calendar does.
+//! The coordinator's clock never goes back, whatever the wall clock does.
 
 use shardwright_contracts::LogicalTime;
 use shardwright_coordination::{AcquireError, AsyncCoordinationBackend};
@@ -10,12 +10,12 @@ use crate::site::{Engine, LEASE_MS, Site, TENANT, acquire, list, op, shard, star
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// By how much whoever starts may be ahead of its calendar.
+/// Longest time that a starting clock may be ahead of its wall clock.
 fn interval_ms() -> u64 {
     Site::config().clock_mark_interval_ms
 }
 
-/// What time it is: a lease ends so long after it was granted.
+/// Reads the clock by the deadline of a new lease.
 async fn time(engine: &Engine, id: u64) -> u64 {
     let lease = acquire(engine, id, 1).await;
     engine.release(TENANT, &lease, op(lease.fence().as_raw())).await.unwrap();
@@ -28,7 +28,7 @@ fn mark(site: &Site) -> LogicalTime {
 }
 
 #[test]
-fn it_goes_with_the_calendar_and_never_back() {
+fn clock_follows_the_wall_clock_and_never_goes_back() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
@@ -36,37 +36,37 @@ fn it_goes_with_the_calendar_and_never_back() {
     assert_eq!(last, site.world.now().as_millis());
     // Back by ten minutes, by a second, forward by an hour, and back again.
     for off_ms in [-600_000, -1_000, 3_600_000, 0, -3_600_000, 50] {
-        site.world.set_calendar_off(off_ms);
+        site.world.set_wall_clock_offset(off_ms);
         for step in [0, 1, 7, 500, 2_000] {
             site.world.advance(step);
             let now = site.run(time(&engine, 0));
             assert!(now >= last, "{last} and then {now}");
             assert!(now <= last.max(site.world.now().as_millis()) + 3_600_000 + step);
-            assert!(now <= mark(&site).as_millis(), "{now} was told without a mark");
+            assert!(now <= mark(&site).as_millis(), "{now} was returned without a mark");
             last = now;
         }
     }
 }
 
 #[test]
-fn it_goes_on_while_the_calendar_is_behind() {
+fn clock_advances_while_the_wall_clock_is_behind() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
     let before = site.run(time(&engine, 0));
-    site.world.set_calendar_off(-86_400_000);
+    site.world.set_wall_clock_offset(-86_400_000);
     site.world.advance(5_000);
     let after = site.run(time(&engine, 0));
-    assert_eq!(after, before + 2_500, "leases must still end");
+    assert_eq!(after, before + 2_500, "the clock did not advance");
 }
 
 #[test]
-fn it_goes_on_however_often_it_is_read_while_the_calendar_is_behind() {
+fn frequent_reads_do_not_stop_the_clock() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
     let before = site.run(time(&engine, 0));
-    site.world.set_calendar_off(-60_000);
+    site.world.set_wall_clock_offset(-60_000);
     for _ in 0..10_000 {
         site.world.advance(1);
         site.run(time(&engine, 0));
@@ -75,14 +75,14 @@ fn it_goes_on_however_often_it_is_read_while_the_calendar_is_behind() {
 }
 
 #[test]
-fn it_never_goes_back_over_a_restart() {
+fn clock_never_goes_back_across_restarts() {
     let site = Site::new();
     let first = site.engine();
     site.run(start(&first, 1));
     let mut last = site.run(time(&first, 0));
     drop(first);
     for off_ms in [-1_000_000, -500_000, 0, -999_999] {
-        site.world.set_calendar_off(off_ms);
+        site.world.set_wall_clock_offset(off_ms);
         let engine = site.engine();
         for _ in 0..3 {
             site.world.advance(100);
@@ -93,19 +93,19 @@ fn it_never_goes_back_over_a_restart() {
     }
 }
 
-/// One that starts begins where the mark of the one before allows, a little ahead.
+/// A starting clock begins at the mark of the previous one, a little ahead.
 #[test]
-fn it_waits_for_the_calendar_however_seldom_it_is_read() {
+fn clock_ahead_waits_for_the_wall_clock() {
     for step in [10, 700, 5_000] {
         let site = Site::new();
         site.run(start(&site.engine(), 1));
         let engine = site.engine();
         let first = site.run(time(&engine, 0));
-        assert!(first > site.world.now().as_millis(), "it is to start ahead");
+        assert!(first > site.world.now().as_millis(), "the clock does not start ahead");
         let stored = mark(&site);
         while site.world.now().as_millis() < first {
             assert_eq!(site.run(time(&engine, 0)), first, "in steps of {step}");
-            assert_eq!(mark(&site), stored, "what waits needs no mark");
+            assert_eq!(mark(&site), stored, "a waiting clock stored a mark");
             site.world.advance(step);
         }
         assert_eq!(site.run(time(&engine, 0)), site.world.now().as_millis(), "in steps of {step}");
@@ -113,16 +113,20 @@ fn it_waits_for_the_calendar_however_seldom_it_is_read() {
 }
 
 #[test]
-fn starts_add_up_to_nothing() {
+fn repeated_starts_do_not_advance_the_clock() {
     for pause in [0, 2, 100, 999] {
         let site = Site::new();
         site.run(start(&site.engine(), 1));
         for start in 0..50 {
             let engine = site.engine();
             for _ in 0..2 {
-                let (told, calendar) = (site.run(time(&engine, 0)), site.world.now().as_millis());
-                let most = calendar + interval_ms();
-                assert!(told <= most, "start {start}: {told} at {calendar}, each {pause} ms");
+                let (returned, wall_clock) =
+                    (site.run(time(&engine, 0)), site.world.now().as_millis());
+                let most = wall_clock + interval_ms();
+                assert!(
+                    returned <= most,
+                    "start {start}: {returned} at {wall_clock}, each {pause} ms"
+                );
                 assert!(mark(&site).as_millis() <= most);
                 site.world.advance(pause);
             }
@@ -131,7 +135,7 @@ fn starts_add_up_to_nothing() {
 }
 
 #[test]
-fn whoever_starts_takes_nothing_from_a_holder_who_renews() {
+fn starting_coordinator_takes_no_renewed_lease() {
     let site = Site::new();
     let config =
         EngineConfig { sessions: Site::config().sessions, ..EngineConfig::on_one_machine() };
@@ -149,33 +153,33 @@ fn whoever_starts_takes_nothing_from_a_holder_who_renews() {
             site.world.advance(2);
         }
     }
-    // At the very end of the lease, one that starts anew is ahead of the one that granted it.
+    // Near the end of the lease, a starting clock is ahead of the clock that granted it.
     site.world.advance(LEASE_MS - 20 - interval_ms() / 2);
     site.run(list(&holder));
-    assert!(mark(&site) > lease_end, "one that starts is to begin after the lease's end");
+    assert!(mark(&site) > lease_end, "the mark is not after the end of the lease");
     let taken = site.run(engine().acquire_and_restore(TENANT, shard(0), worker(2)));
     assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
     site.run(holder.renew(TENANT, &lease)).unwrap();
 }
 
 #[test]
-fn a_calendar_that_was_wrong_for_a_moment_is_caught_up_with() {
+fn clock_recovers_from_a_wrong_wall_clock() {
     let site = Site::new();
     site.run(start(&site.engine(), 1));
-    site.world.set_calendar_off(HOUR_MS as i64);
+    site.world.set_wall_clock_offset(HOUR_MS as i64);
     let misled = site.run(time(&site.engine(), 0));
     assert!(misled >= site.world.now().as_millis() + HOUR_MS);
-    site.world.set_calendar_off(0);
-    // The reservation reaches an interval beyond the wrong calendar.
+    site.world.set_wall_clock_offset(0);
+    // The mark is an interval ahead of the wrong wall clock.
     let most = misled + interval_ms();
     let begun = site.world.now().as_millis();
     let engine = site.engine();
     let mut last = misled;
     while site.world.now().as_millis() < begun + 2 * HOUR_MS + 4 * interval_ms() {
         let half = (site.world.now().as_millis() - begun) / 2;
-        for told in [site.run(time(&engine, 0)), site.run(time(&site.engine(), 0))] {
-            assert!(told >= last, "{last} and then {told}");
-            assert!(told <= (most + half).max(site.world.now().as_millis() + interval_ms()));
+        for returned in [site.run(time(&engine, 0)), site.run(time(&site.engine(), 0))] {
+            assert!(returned >= last, "{last} and then {returned}");
+            assert!(returned <= (most + half).max(site.world.now().as_millis() + interval_ms()));
         }
         last = site.run(time(&engine, 0));
         site.world.advance(7_777);
@@ -186,15 +190,15 @@ fn a_calendar_that_was_wrong_for_a_moment_is_caught_up_with() {
 }
 
 #[test]
-fn whoever_runs_follows_one_whose_calendar_is_far_ahead() {
+fn running_clock_follows_one_that_is_far_ahead() {
     let site = Site::new();
     let (right, misled) = (site.engine(), site.engine());
     site.run(start(&right, 2));
-    site.world.set_calendar_off(HOUR_MS as i64);
+    site.world.set_wall_clock_offset(HOUR_MS as i64);
     site.run(time(&misled, 0));
-    site.world.set_calendar_off(0);
+    site.world.set_wall_clock_offset(0);
     for _ in 0..100 {
-        // As soon as it needs a mark of its own, it finds the other's.
+        // When the clock needs a mark, it finds the other one's.
         site.world.advance(2 * interval_ms());
         let (one, other) = (site.run(time(&right, 0)), site.run(time(&misled, 1)));
         assert!(one.abs_diff(other) <= 2 * interval_ms(), "{one} and {other}");

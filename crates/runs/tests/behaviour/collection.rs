@@ -1,4 +1,4 @@
-//! Taking runs away: marked first, shard by shard, and by anybody who comes.
+//! Deleting runs: marked first, then shard by shard, by any process.
 
 use shardwright_contracts::{CursorUpdate, RunId};
 use shardwright_coordination::error::reason::RunNotFound;
@@ -9,8 +9,8 @@ use shardwright_runs::{Retention, RunAddress};
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::{ScanFrom, Store, StoreLimits};
 
-use crate::flaky::{Fate, Flaky, Polite};
-use crate::quarantine::scribble;
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
+use crate::quarantine::corrupt;
 use crate::site::{Engine, RUN, Site, TENANT, op, start, start_run, worker};
 
 const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
@@ -23,7 +23,7 @@ async fn collect(engine: &Engine) -> Vec<RunAddress> {
     collected
 }
 
-/// Works off a run.
+/// Completes all shards of a run.
 async fn finish(engine: &Engine, run: RunId) {
     for id in 0.. {
         match engine.claim_next_available(TENANT, run, worker(1)).await {
@@ -38,7 +38,7 @@ async fn finish(engine: &Engine, run: RunId) {
     engine.complete_run(TENANT, run, op(1)).await.unwrap();
 }
 
-/// A site with a run of twelve shards that was called off.
+/// A site with a cancelled run of twelve shards.
 fn with_an_ended_run() -> Site {
     let site = Site::new();
     let engine = site.engine();
@@ -52,20 +52,20 @@ fn with_an_ended_run() -> Site {
 }
 
 #[test]
-fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
+fn interrupted_deletion_is_resumed() {
     let expected = {
         let site = with_an_ended_run();
         assert_eq!(site.run(collect(&site.engine())).len(), 1);
         site.key_names()
     };
     assert!(expected.iter().all(|key| key.contains("/meta/")), "{expected:?}");
-    for fate in [Fate::HangBefore, Fate::HangAfter] {
+    for reaction in [Reaction::HangBefore, Reaction::HangAfter] {
         let mut deaths = 0;
         loop {
             let site = with_an_ended_run();
-            let store = Flaky::with_limits(site.store.clone(), FEW_WRITES);
+            let store = FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
             let engine: Engine = site.engine_over(store.clone(), Site::config());
-            store.henceforth(deaths, fate);
+            store.always_after(deaths, reaction);
             if site.world.run_or_drop(collect(&engine)).is_some() {
                 break;
             }
@@ -75,47 +75,47 @@ fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
             assert_eq!(left, expected, "after a death at commit {deaths}");
             deaths += 1;
         }
-        assert!(deaths > 4, "there were to be many commits to die at");
+        assert!(deaths > 4, "too few commits: {deaths}");
     }
 }
 
 #[test]
-fn deletions_of_which_no_answer_comes_are_not_told_as_if_nothing_was_deleted() {
+fn unanswered_deletions_are_unknown() {
     let site = with_an_ended_run();
     let (engine, store) = site.flaky_engine();
-    // The marks of the clock and of the run are answered, and what follows is not.
+    // The marks of the clock and of the run are answered. Later commits are not.
     let before = store.commits();
-    store.henceforth(2, Fate::Late);
-    let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
-    assert!(matches!(told, Err(InfraError::Unknown { .. })), "{told:?}");
+    store.always_after(2, Reaction::Late);
+    let outcome = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+    assert!(matches!(outcome, Err(InfraError::Unknown { .. })), "{outcome:?}");
     assert!(store.commits() > before + 3, "deletions are tried again");
-    // Nor if the last attempt is refused: one before it may have deleted something.
-    store.script([Fate::Late], Fate::Refuse);
-    let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
-    assert!(matches!(told, Err(InfraError::Unknown { .. })), "{told:?}");
+    // The same if the last attempt is refused: an earlier one may have deleted something.
+    store.script([Reaction::Late], Reaction::Refuse);
+    let outcome = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+    assert!(matches!(outcome, Err(InfraError::Unknown { .. })), "{outcome:?}");
     store.next([]);
     assert_eq!(site.run(collect(&engine)).len(), 1);
     site.audit();
 }
 
 #[test]
-fn deletions_whose_answers_are_lost_are_found_out_by_reading() {
+fn lost_answers_of_deletions_are_resolved_by_reads() {
     let site = with_an_ended_run();
     let (engine, store) = site.flaky_engine();
-    store.henceforth(2, Fate::LoseAnswer);
+    store.always_after(2, Reaction::LoseAnswer);
     assert_eq!(site.run(collect(&engine)).len(), 1);
     site.audit();
 }
 
 #[test]
-fn nothing_is_added_to_a_run_that_is_marked() {
+fn nothing_is_added_to_a_marked_run() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     let config = crate::site::run_config();
     site.run(engine.create_run(TENANT, RUN, config)).unwrap();
     site.world.advance(10);
-    // Dies right after the mark.
-    store.henceforth(0, Fate::HangAfter);
+    // The process dies right after the mark.
+    store.always_after(0, Reaction::HangAfter);
     assert!(site.world.run_or_drop(collect(&engine)).is_none());
     let next = site.engine();
     let manifest = crate::site::Manifest::of(2);
@@ -142,13 +142,13 @@ fn active_runs_stay_and_are_listed() {
 }
 
 #[test]
-fn a_run_that_waits_too_long_for_its_shards_is_taken_away_and_no_other() {
+fn only_a_run_that_waits_too_long_for_shards_is_deleted() {
     const WAITING: RunId = RunId::from_raw(2);
     const ACTIVE: RunId = RunId::from_raw(3);
     let site = with_an_ended_run();
     let engine = site.engine();
     let before = site.key_names();
-    // A coordinator that has just started may be ahead of the calendar, and waits for it.
+    // A coordinator that has just started may be ahead of the wall clock, and waits for it.
     site.world.advance(10_000);
     site.run(engine.create_run(TENANT, WAITING, crate::site::run_config())).unwrap();
     let collect = || {
@@ -161,8 +161,8 @@ fn a_run_that_waits_too_long_for_its_shards_is_taken_away_and_no_other() {
     assert!(site.run(engine.get_run(TENANT, WAITING)).is_ok());
     site.world.advance(1);
     assert_eq!(collect(), [RunAddress { tenant: TENANT, run: WAITING }]);
-    assert_eq!(site.key_names(), before, "nothing of it is left, and all of the other");
-    // One that has got its shards is as old, and is not waiting.
+    assert_eq!(site.key_names(), before, "other keys were deleted, or some of the run are left");
+    // A run with shards is as old, but does not wait.
     site.run(start_run(&engine, ACTIVE, 2));
     site.world.advance(1_000_000);
     assert_eq!(collect(), []);
@@ -170,7 +170,7 @@ fn a_run_that_waits_too_long_for_its_shards_is_taken_away_and_no_other() {
 }
 
 #[test]
-fn a_steady_flow_of_runs_leaves_the_store_as_small_as_it_was() {
+fn collected_runs_leave_no_keys_behind() {
     let site = Site::new();
     let engine = site.engine();
     let mut sizes = Vec::new();
@@ -191,26 +191,26 @@ fn a_steady_flow_of_runs_leaves_the_store_as_small_as_it_was() {
 }
 
 #[test]
-fn a_run_that_cannot_be_cleared_away_keeps_no_other_from_it() {
+fn failed_deletion_does_not_stop_others() {
     const OTHER: RunId = RunId::from_raw(2);
     let site = with_an_ended_run();
     let engine = site.engine();
     site.run(async {
         start_run(&engine, OTHER, 2).await;
         finish(&engine, OTHER).await;
-        scribble(&site, site.keys.count(TENANT, RUN)).await;
+        corrupt(&site, site.keys.count(TENANT, RUN)).await;
     });
-    // One that has just started waits for the calendar.
+    // A coordinator that has just started waits for the wall clock.
     site.world.advance(2_000);
     let mut collected = Vec::new();
-    let told = site.run(engine.collect_into(AT_ONCE, &mut collected));
-    assert!(matches!(told, Err(InfraError::Corrupt { .. })), "{told:?}");
+    let outcome = site.run(engine.collect_into(AT_ONCE, &mut collected));
+    assert!(matches!(outcome, Err(InfraError::Corrupt { .. })), "{outcome:?}");
     assert_eq!(collected, [RunAddress { tenant: TENANT, run: OTHER }]);
 }
 
-/// A store in a folder holds on to few moments, for all who scan.
+/// A file store keeps few revisions for all scans.
 #[test]
-fn who_takes_a_large_run_away_throws_nobody_out_of_a_scan() {
+fn deleting_a_large_run_does_not_expire_other_scans() {
     let site = Site::new();
     let folder = tempfile::tempdir().unwrap();
     let options = FileOptions { scans_max: 2, ..FileOptions::default() };
@@ -232,11 +232,11 @@ fn who_takes_a_large_run_away_throws_nobody_out_of_a_scan() {
 }
 
 #[test]
-fn a_run_is_taken_away_though_others_reserve_room_meanwhile() {
+fn run_is_deleted_despite_concurrent_reservations() {
     for seed in 0..50 {
         let site = with_an_ended_run();
-        let polite = || site.engine_over(Polite(site.store.clone()), Site::config());
-        let (one, other) = (polite(), polite());
+        let yielding = || site.engine_over(YieldingStore(site.store.clone()), Site::config());
+        let (one, other) = (yielding(), yielding());
         let reserve = async {
             for run in 2..8 {
                 start_run(&other, RunId::from_raw(run), 1).await;

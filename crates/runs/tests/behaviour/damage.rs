@@ -1,4 +1,4 @@
-//! Whatever is stored, nothing panics, every failure has a type, and other runs go on.
+//! Damaged records never panic, cause typed errors, and do not affect other runs.
 
 use bytes::Bytes;
 use shardwright_contracts::{
@@ -10,10 +10,10 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::RecordKind;
 use shardwright_runs::{Retention, StoredCoordinator};
-use shardwright_store::{Commit, Expect, Key, Store};
+use shardwright_store::{Key, Store};
 
-use crate::flaky::{Fate, Flaky};
-use crate::quarantine::{scribble, write};
+use crate::flaky::{FlakyStore, Reaction};
+use crate::quarantine::{corrupt, delete, write};
 use crate::site::{
     Engine, LEASE_MS, Manifest, RUN, Site, TENANT, acquire, op, run_config, shard, start,
     start_run, worker,
@@ -32,7 +32,7 @@ const ESTIMATE: WorkEstimate = WorkEstimate {
     is_indivisible: false,
 };
 
-fn job() -> RunLabel {
+fn label() -> RunLabel {
     RunLabel { name: RunName::new("data").unwrap(), description: b"job".as_slice().into() }
 }
 
@@ -41,7 +41,7 @@ fn spec() -> ShardSpecRef<'static> {
 }
 
 #[test]
-fn a_damaged_shard_keeps_no_worker_from_asking_another_holder() {
+fn damaged_shard_does_not_block_other_split_requests() {
     for part in [false, true] {
         let site = Site::new();
         let engine = site.engine();
@@ -51,50 +51,50 @@ fn a_damaged_shard_keeps_no_worker_from_asking_another_holder() {
         site.run(engine.request_split(TENANT, shard(0), worker(2), 1_000)).unwrap();
         let key = match part {
             true => site.keys.progress(TENANT, shard(0)),
-            false => site.keys.asker(TENANT, RUN, worker(2)),
+            false => site.keys.requester(TENANT, RUN, worker(2)),
         };
-        site.run(scribble(&site, key));
+        site.run(corrupt(&site, key));
         site.run(engine.request_split(TENANT, shard(1), worker(2), 1_000)).unwrap();
     }
 }
 
 #[test]
-fn a_damaged_request_keeps_nobody_from_splitting_or_asking() {
+fn damaged_split_request_is_overwritten() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
     let ask = || engine.request_split(TENANT, shard(0), worker(2), 1_000);
     site.run(ask()).unwrap();
-    site.run(scribble(&site, site.keys.ask(TENANT, shard(0))));
+    site.run(corrupt(&site, site.keys.split_request(TENANT, shard(0))));
     site.run(ask()).unwrap();
-    site.run(scribble(&site, site.keys.ask(TENANT, shard(0))));
+    site.run(corrupt(&site, site.keys.split_request(TENANT, shard(0))));
     let plan = plan_split_residual(spec(), CursorUpdate::initial(), b"0000005").unwrap();
     site.run(engine.split_residual(TENANT, &lease, &plan, op(1))).unwrap();
     site.audit();
 }
 
 #[test]
-fn a_damaged_watermark_is_written_anew_and_blocks_nothing() {
+fn damaged_watermark_is_overwritten() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
-    let told = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
-    site.run(scribble(&site, site.keys.watermark(TENANT, RUN)));
-    assert_eq!(site.run(engine.get_run_progress(TENANT, RUN)), Ok(told));
+    let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
+    site.run(corrupt(&site, site.keys.watermark(TENANT, RUN)));
+    assert_eq!(site.run(engine.get_run_progress(TENANT, RUN)), Ok(progress));
     let lease = site.run(acquire(&engine, 0, 1));
     site.run(engine.complete(TENANT, &lease, CursorUpdate::initial(), op(1))).unwrap();
-    site.run(scribble(&site, site.keys.watermark(TENANT, RUN)));
+    site.run(corrupt(&site, site.keys.watermark(TENANT, RUN)));
     site.run(engine.complete_run(TENANT, RUN, op(2))).unwrap();
 }
 
 #[test]
-fn a_run_whose_manifest_is_damaged_can_be_ended_and_taken_away() {
+fn run_with_a_damaged_manifest_can_be_ended_and_deleted() {
     for cancel in [false, true] {
         let site = Site::new();
         let engine = site.engine();
         site.run(start(&engine, 2));
-        site.run(scribble(&site, site.keys.manifest(TENANT, RUN)));
+        site.run(corrupt(&site, site.keys.manifest(TENANT, RUN)));
         assert!(site.run(engine.get_run(TENANT, RUN)).is_err());
         let ended = match cancel {
             true => site.run(engine.cancel_run(TENANT, RUN, op(1))),
@@ -110,13 +110,13 @@ fn a_run_whose_manifest_is_damaged_can_be_ended_and_taken_away() {
 }
 
 #[test]
-fn a_run_whose_gate_is_gone_is_told_as_damaged_and_every_change_of_it_mends_that() {
+fn run_without_its_gate_is_reported_and_repaired() {
     for is_mended in [false, true] {
         let site = Site::new();
         let engine = site.engine();
         site.run(start(&engine, 2));
-        site.run(take(&site, site.keys.gate(TENANT, RUN)));
-        let told = [
+        site.run(delete(&site, site.keys.gate(TENANT, RUN)));
+        let errors = [
             site.run(engine.get_run(TENANT, RUN)).unwrap_err().to_string(),
             site.run(engine.list_shards(TENANT, RUN, ShardFilter::all())).unwrap_err().to_string(),
             site.run(engine.claim_next_available(TENANT, RUN, worker(1))).unwrap_err().to_string(),
@@ -125,8 +125,8 @@ fn a_run_whose_gate_is_gone_is_told_as_damaged_and_every_change_of_it_mends_that
                 .to_string(),
             site.run(engine.complete_run(TENANT, RUN, op(1))).unwrap_err().to_string(),
         ];
-        for told in told {
-            assert!(told.contains(&format!("run {RUN}: its gate is gone")), "{told}");
+        for error in errors {
+            assert!(error.contains(&format!("run {RUN}: its gate is missing")), "{error}");
         }
         if is_mended {
             site.run(engine.pause_run(TENANT, RUN, op(2))).unwrap();
@@ -144,16 +144,8 @@ fn a_run_whose_gate_is_gone_is_told_as_damaged_and_every_change_of_it_mends_that
     }
 }
 
-/// Takes a key away that should stay.
-async fn take(site: &Site, key: Key) {
-    let found = site.store.load(std::slice::from_ref(&key)).await.unwrap();
-    let expect = Expect::At(found.values[0].as_ref().unwrap().revision);
-    let commit = Commit::builder().expect(key.clone(), expect).delete(key).build().unwrap();
-    site.store.commit(commit).await.unwrap();
-}
-
 #[test]
-fn what_a_holder_tells_after_the_end_of_its_run_leaves_nothing_behind() {
+fn estimate_after_the_end_of_a_run_is_not_stored() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start(&engine, 1));
@@ -164,7 +156,7 @@ fn what_a_holder_tells_after_the_end_of_its_run_leaves_nothing_behind() {
     assert_eq!(site.key_names(), before);
 }
 
-/// Two runs of which much is stored, and one that is half registered.
+/// Two runs with records of all kinds, and a half registered one.
 fn busy_site() -> (Site, [Lease; 2]) {
     let site = Site::new();
     let engine = site.engine();
@@ -175,7 +167,7 @@ fn busy_site() -> (Site, [Lease; 2]) {
         engine.request_split(TENANT, shard(0), worker(2), LEASE_MS).await.unwrap();
         engine.publish_estimate(TENANT, &leases[0], ESTIMATE).await.unwrap();
         engine.get_run_progress(TENANT, RUN).await.unwrap();
-        engine.name_run(TENANT, NEW, &job(), None).await.unwrap();
+        engine.name_run(TENANT, NEW, &label(), None).await.unwrap();
         let others = [acquire(&engine, 2, 1).await, acquire(&engine, 3, 1).await];
         assert!(engine.claim_next_available(TENANT, RUN, worker(7)).await.is_err());
         for lease in &others {
@@ -191,17 +183,17 @@ fn busy_site() -> (Site, [Lease; 2]) {
 fn stage(site: &Site) {
     let mut limits = site.store.limits();
     limits.writes = 9;
-    let store = Flaky::with_limits(site.store.clone(), limits);
+    let store = FlakyStore::with_limits(site.store.clone(), limits);
     let engine = site.engine_over(store.clone(), Site::config());
     site.run(engine.create_run(TENANT, STAGED, run_config())).unwrap();
-    store.henceforth(2, Fate::HangBefore);
+    store.always_after(2, Reaction::HangBefore);
     let manifest = Manifest::of(12);
     let inputs = manifest.inputs();
     let staged = engine.register_shards(TENANT, STAGED, &inputs, op(1));
     assert!(site.world.run_or_drop(staged).is_none());
 }
 
-/// Every operation there is. What comes of it does not matter.
+/// Calls every operation. The results do not matter.
 async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     let cursor = CursorUpdate::at(b"0000003");
     let replace = plan_split_replace(spec(), CursorUpdate::initial(), &[b"0000005"]).unwrap();
@@ -216,7 +208,7 @@ async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     drop(engine.list_estimates(TENANT, RUN).await);
     drop(engine.list_labels(TENANT).await);
     drop(engine.label_of(TENANT, NEW).await);
-    drop(engine.find_run(TENANT, job().name).await);
+    drop(engine.find_run(TENANT, label().name).await);
     for (lease, id) in leases.iter().zip(10..) {
         drop(engine.renew(TENANT, lease).await);
         drop(engine.publish_estimate(TENANT, lease, ESTIMATE).await);
@@ -248,7 +240,7 @@ async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     drop(engine.pause_run(TENANT, RUN, op(1)).await);
     drop(engine.resume_run(TENANT, RUN, op(2)).await);
     drop(engine.complete_run(TENANT, RUN, op(3)).await);
-    drop(engine.name_run(TENANT, NEW, &job(), Some(RUN)).await);
+    drop(engine.name_run(TENANT, NEW, &label(), Some(RUN)).await);
     drop(engine.create_run_with_shards(TENANT, NEW, run_config(), &inputs, op(4)).await);
     drop(engine.register_shards(TENANT, STAGED, &inputs, op(5)).await);
     drop(engine.create_run(TENANT, RUN, run_config()).await);
@@ -259,7 +251,7 @@ async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     drop(engine.gc_stale_initializing_runs_into(1, &mut Vec::new()).await);
 }
 
-/// Works off the other run.
+/// Completes the other run.
 async fn finish_other(engine: &Engine) {
     for id in 0..4 {
         let claimed = engine.claim_next_available(TENANT, OTHER, worker(6)).await.unwrap();
@@ -271,8 +263,8 @@ async fn finish_other(engine: &Engine) {
     assert_eq!(engine.get_run(TENANT, OTHER).await.unwrap().status, RunStatus::Done);
 }
 
-/// Every key of the run, one of each kind, and what all runs share.
-fn victims(site: &Site) -> Vec<(Key, bool)> {
+/// One key of each kind, and whether all runs share it.
+fn damaged_keys(site: &Site) -> Vec<(Key, bool)> {
     let keys = &site.keys;
     let zero = ShardKey::new(RUN, ShardId::from_raw(0));
     vec![
@@ -287,10 +279,10 @@ fn victims(site: &Site) -> Vec<(Key, bool)> {
         (keys.open(TENANT, shard(3)), false),
         (keys.owner(TENANT, zero), false),
         (keys.waiting(TENANT, RUN, worker(7)), false),
-        (keys.ask(TENANT, zero), false),
-        (keys.asker(TENANT, RUN, worker(2)), false),
-        (keys.name(TENANT, job().name), false),
-        (keys.purpose(TENANT, NEW), false),
+        (keys.split_request(TENANT, zero), false),
+        (keys.requester(TENANT, RUN, worker(2)), false),
+        (keys.name(TENANT, label().name), false),
+        (keys.label(TENANT, NEW), false),
         (keys.stage(TENANT, STAGED), false),
         (keys.run(TENANT, STAGED), false),
         (keys.quota_tenant(TENANT), true),
@@ -301,8 +293,8 @@ fn victims(site: &Site) -> Vec<(Key, bool)> {
     ]
 }
 
-/// What may be there instead of a value: nothing that was ever written, the value cut short, and
-/// the value with extreme numbers in it.
+/// Replacements for a value: foreign bytes, the value cut short, and the value with extreme
+/// numbers.
 fn instead_of(value: &[u8]) -> Vec<Bytes> {
     let mut instead = vec![
         Bytes::new(),
@@ -321,22 +313,22 @@ fn instead_of(value: &[u8]) -> Vec<Bytes> {
 }
 
 #[test]
-fn nothing_that_is_stored_makes_anything_panic_and_other_runs_go_on() {
+fn damaged_records_never_panic_or_affect_other_runs() {
     let (site, _) = busy_site();
     let mut kinds = Vec::new();
-    for (place, (key, is_shared)) in victims(&site).into_iter().enumerate() {
+    for (index, (key, is_shared)) in damaged_keys(&site).into_iter().enumerate() {
         let found = site.run(site.store.load(std::slice::from_ref(&key))).unwrap();
         let value = found.values[0].clone().unwrap_or_else(|| panic!("{key} is to be there")).value;
         kinds.extend(RecordKind::of(&value));
         for garbage in instead_of(&value) {
             let (site, leases) = busy_site();
-            let key = victims(&site)[place].0.clone();
+            let key = damaged_keys(&site)[index].0.clone();
             site.run(write(&site, key, garbage));
             let (store, env) = (site.store.clone(), site.world.clone());
             let keys = site.keys.keyspace().clone();
             let opened = site.run(StoredCoordinator::open(store, env, keys, Site::config()));
             let Ok(engine) = opened else {
-                assert!(is_shared, "one record of one run keeps the store closed");
+                assert!(is_shared, "a record of one run prevents opening the store");
                 continue;
             };
             site.run(do_everything(&engine, &leases));

@@ -1,4 +1,4 @@
-//! A store that is full can be looked at, and cleared if it still deletes.
+//! A full store can be read, and cleared if it still accepts deletes.
 
 use shardwright_contracts::{CursorUpdate, RunId};
 use shardwright_coordination::error::reason::RunNotFound;
@@ -7,27 +7,31 @@ use shardwright_coordination::{
 };
 use shardwright_runs::Retention;
 
-use crate::flaky::Fate;
+use crate::flaky::Reaction;
 use crate::site::{
     LEASE_MS, RUN, Site, TENANT, acquire, list, op, run_config, start, start_run, worker,
 };
 
 #[test]
-fn a_full_store_can_be_looked_at_though_no_mark_can_be_stored() {
+fn full_store_can_be_read_without_a_new_mark() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 3));
     let lease = site.run(acquire(&engine, 0, 1));
-    let told = site.run(engine.get_run_progress(TENANT, RUN)).unwrap().watermark;
+    let watermark = site.run(engine.get_run_progress(TENANT, RUN)).unwrap().watermark;
     let cursor = CursorUpdate::at(b"0000005");
     site.run(engine.checkpoint(TENANT, &lease, cursor, op(1))).unwrap();
-    store.henceforth(0, Fate::Refuse);
-    // Later than any mark allows.
+    store.always_after(0, Reaction::Refuse);
+    // Later than the mark allows.
     site.world.advance(LEASE_MS * 2);
     for engine in [&engine, &site.engine_over(store.clone(), Site::config())] {
         let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
-        assert_eq!((progress.active, &progress.watermark), (3, &told), "what was told before");
-        assert_eq!(progress.leased, 1, "no later time is told than may be");
+        assert_eq!(
+            (progress.active, &progress.watermark),
+            (3, &watermark),
+            "the watermark changed"
+        );
+        assert_eq!(progress.leased, 1, "the clock passed its mark");
         assert!(site.run(engine.get_run(TENANT, RUN)).is_ok());
         assert_eq!(site.run(list(engine)).len(), 3);
         let found = site.run(engine.collect_claim_candidates(TENANT, RUN, worker(2), 9)).unwrap();
@@ -35,15 +39,15 @@ fn a_full_store_can_be_looked_at_though_no_mark_can_be_stored() {
     }
     store.next([]);
     let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
-    assert!(progress.watermark > told && progress.leased == 0, "{progress:?}");
+    assert!(progress.watermark > watermark && progress.leased == 0, "{progress:?}");
 }
 
 #[test]
-fn a_full_store_that_still_deletes_is_cleared_of_shards_and_later_of_the_run() {
+fn full_store_deletes_shards_first_and_the_run_later() {
     const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
-    // Of another run it is known how much room it has, which has to be written.
+    // Another run shares the counters, which therefore must be written.
     site.run(start_run(&engine, RunId::from_raw(2), 2));
     let others = site.key_names();
     let left = || -> Vec<String> {
@@ -52,15 +56,15 @@ fn a_full_store_that_still_deletes_is_cleared_of_shards_and_later_of_the_run() {
     site.run(start(&engine, 40));
     site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
     site.world.advance(10);
-    store.henceforth(0, Fate::RefusePuts);
+    store.always_after(0, Reaction::RefusePuts);
     let mut collected = Vec::new();
-    let told = site.run(engine.collect_into(AT_ONCE, &mut collected));
-    assert!(matches!(told, Err(InfraError::NotApplied { .. })), "{told:?}");
+    let outcome = site.run(engine.collect_into(AT_ONCE, &mut collected));
+    assert!(matches!(outcome, Err(InfraError::NotApplied { .. })), "{outcome:?}");
     assert_eq!(collected, []);
-    assert!(!left().is_empty(), "the run itself is to stay");
+    assert!(!left().is_empty(), "the run itself was deleted");
     let is_of_shards = |key: &String| key.contains("/shard/") || key.contains("/view/");
     assert!(!left().iter().any(is_of_shards), "{:?}", left());
-    // What is left is nobody's run any more, and its id is not free.
+    // Reads do not find the rest of the run, and its id is still used.
     let gone = Err(RunNotFound { run: RUN }.into());
     assert_eq!(site.run(engine.get_run(TENANT, RUN)).map(|_| ()), gone);
     let listed = site.run(engine.list_shards(TENANT, RUN, ShardFilter::all()));

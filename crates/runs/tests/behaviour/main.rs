@@ -1,4 +1,4 @@
-//! What the stored coordinator does where stores fail, processes die and several share a store.
+//! The stored coordinator under store failures, crashes and concurrent processes.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -33,6 +33,7 @@ mod sharing;
 mod silence;
 mod site;
 mod stale;
+mod steps;
 #[path = "../support/mod.rs"]
 mod support;
 mod unknown;

@@ -1,4 +1,4 @@
-//! Opening a store: its format, its generation, and a store that is full.
+//! Opening a store: format, generation, and a full store.
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
@@ -9,11 +9,11 @@ use shardwright_engine::codec::{FormatRecord, Record};
 use shardwright_runs::{StoreOpenError, StoredCoordinator};
 use shardwright_store::{Commit, Expect, Store};
 
-use crate::flaky::{Fate, Flaky};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, list, op, shard, start, worker};
 
 #[test]
-fn a_store_of_a_later_format_is_refused() {
+fn store_of_a_later_format_is_refused() {
     let site = Site::new();
     let key = site.keys.keyspace().format();
     let commit = Commit::builder()
@@ -29,10 +29,10 @@ fn a_store_of_a_later_format_is_refused() {
 }
 
 #[test]
-fn a_store_that_never_says_what_became_of_anything_is_not_asked_for_ever() {
+fn opening_ends_if_all_outcomes_stay_unknown() {
     let site = Site::new();
-    let store = Flaky::new(site.store.clone());
-    store.henceforth(0, Fate::Late);
+    let store = FlakyStore::new(site.store.clone());
+    store.always_after(0, Reaction::Late);
     let (env, keys) = (site.world.clone(), site.keys.keyspace().clone());
     let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
     let error = opened.err();
@@ -41,7 +41,7 @@ fn a_store_that_never_says_what_became_of_anything_is_not_asked_for_ever() {
 }
 
 #[test]
-fn leases_from_before_a_restore_are_stale_for_good() {
+fn leases_from_before_a_restore_stay_stale() {
     let site = Site::new();
     let before = site.engine();
     site.run(start(&before, 2));
@@ -64,7 +64,7 @@ fn leases_from_before_a_restore_are_stale_for_good() {
 }
 
 #[test]
-fn leases_from_before_a_restore_keep_nobody_from_their_shards() {
+fn leases_from_before_a_restore_do_not_block_claims() {
     let site = Site::new();
     // The old coordinator and its session live on.
     let before = site.engine();
@@ -87,13 +87,13 @@ fn leases_from_before_a_restore_keep_nobody_from_their_shards() {
 }
 
 #[test]
-fn a_full_store_changes_nothing_answers_reads_and_goes_on_later() {
+fn full_store_rejects_writes_and_recovers() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 2));
     let lease = site.run(acquire(&engine, 0, 1));
     let (shards, keys) = (site.run(list(&engine)), site.key_names());
-    store.henceforth(0, Fate::Refuse);
+    store.always_after(0, Reaction::Refuse);
     let acquired = site.run(engine.acquire_and_restore(TENANT, shard(1), worker(1)));
     let not_applied = |error: &InfraError| matches!(error, InfraError::NotApplied { .. });
     assert!(matches!(&acquired, Err(AcquireError::BackendError(e)) if not_applied(e)));

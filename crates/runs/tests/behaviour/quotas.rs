@@ -1,4 +1,4 @@
-//! Limits hold however many coordinators make shards at the same time.
+//! Limits hold for any number of coordinators that create shards concurrently.
 
 use shardwright_contracts::{
     CursorUpdate, RunId, ShardId, ShardKey, ShardSpecRef, plan_split_replace,
@@ -13,7 +13,7 @@ use shardwright_runs::records::RunShardsRecord;
 use shardwright_runs::{EngineConfig, Retention};
 use shardwright_store::{Commit, Expect, Store};
 
-use crate::flaky::{Fate, Flaky, Polite};
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
 use crate::site::{Engine, RUN, Site, TENANT, op, start_run, worker};
 
 const OTHER: RunId = RunId::from_raw(2);
@@ -42,7 +42,7 @@ async fn count(engine: &Engine) -> usize {
 }
 
 #[test]
-fn a_split_into_more_children_than_are_published_at_once_is_refused() {
+fn split_into_too_many_children_is_refused() {
     let site = Site::new();
     let config = EngineConfig { max_children_per_op: 1, ..Site::config() };
     let engine = site.engine_over(site.store.clone(), config);
@@ -54,7 +54,7 @@ fn a_split_into_more_children_than_are_published_at_once_is_refused() {
 }
 
 #[test]
-fn a_split_whose_derived_id_is_taken_is_refused() {
+fn split_with_a_taken_derived_id_is_refused() {
     let site = Site::new();
     let engine = site.engine();
     site.run(start_run(&engine, RUN, 1));
@@ -68,15 +68,15 @@ fn a_split_whose_derived_id_is_taken_is_refused() {
 }
 
 #[test]
-fn two_runs_that_race_for_the_last_room_never_exceed_the_limit() {
+fn racing_splits_never_exceed_the_limit() {
     let (mut refused, mut both) = (0, 0);
     for seed in 0..120 {
-        // Room for one split or for two, reserved one by one or in blocks.
-        let (room, block) = (6 + 2 * (seed as usize % 2), 1 + seed % 3);
+        // The limit allows one split or two, reserved one by one or in blocks.
+        let (limit, block) = (6 + 2 * (seed as usize % 2), 1 + seed % 3);
         let site = Site::new();
-        let config = limited(room, block);
-        let one = site.engine_over(Polite(site.store.clone()), config);
-        let other = site.engine_over(Polite(site.store.clone()), config);
+        let config = limited(limit, block);
+        let one = site.engine_over(YieldingStore(site.store.clone()), config);
+        let other = site.engine_over(YieldingStore(site.store.clone()), config);
         let create = async {
             start_run(&one, RUN, 2).await;
             start_run(&other, OTHER, 2).await;
@@ -84,7 +84,7 @@ fn two_runs_that_race_for_the_last_room_never_exceed_the_limit() {
         site.run(create);
         let (a, b) = site.race(seed, split(&one, RUN), split(&other, OTHER));
         let shards = site.run(count(&one));
-        assert!(shards <= room, "seed {seed}: {shards} shards");
+        assert!(shards <= limit, "seed {seed}: {shards} shards");
         refused += usize::from(a.is_err() || b.is_err());
         both += usize::from(a.is_ok() && b.is_ok());
         assert!(a.is_ok() || b.is_ok() || block > 1, "seed {seed}: {a:?} {b:?}");
@@ -94,11 +94,11 @@ fn two_runs_that_race_for_the_last_room_never_exceed_the_limit() {
 }
 
 #[test]
-fn two_registrations_that_race_for_the_last_room_never_exceed_the_limit() {
+fn racing_registrations_never_exceed_the_limit() {
     for seed in 0..60 {
         let site = Site::new();
-        let one = site.engine_over(Polite(site.store.clone()), limited(5, 1));
-        let other = site.engine_over(Polite(site.store.clone()), limited(5, 1));
+        let one = site.engine_over(YieldingStore(site.store.clone()), limited(5, 1));
+        let other = site.engine_over(YieldingStore(site.store.clone()), limited(5, 1));
         let register = async |engine: &Engine, run| {
             let manifest = crate::site::Manifest::of(3);
             let (config, inputs) = (crate::site::run_config(), manifest.inputs());
@@ -112,7 +112,7 @@ fn two_registrations_that_race_for_the_last_room_never_exceed_the_limit() {
 }
 
 #[test]
-fn a_run_that_is_taken_away_gives_its_room_back() {
+fn deleted_run_returns_its_reservation() {
     let site = Site::new();
     let engine = site.engine_over(site.store.clone(), limited(4, 3));
     let mut collected = Vec::new();
@@ -129,10 +129,10 @@ fn a_run_that_is_taken_away_gives_its_room_back() {
 }
 
 #[test]
-fn a_run_that_has_ended_gives_back_what_it_has_not_used() {
+fn ended_run_returns_its_unused_reservation() {
     for is_late in [false, true] {
         let site = Site::new();
-        let store = Flaky::new(site.store.clone());
+        let store = FlakyStore::new(site.store.clone());
         let engine = site.engine_over(store.clone(), limited(100, 64));
         site.run(start_run(&engine, RUN, 2));
         let run = site.keys.count(TENANT, RUN);
@@ -142,7 +142,7 @@ fn a_run_that_has_ended_gives_back_what_it_has_not_used() {
         };
         assert_eq!(reserved(), RunShardsRecord { used: 2, reserved: 64 });
         if is_late {
-            store.next([Fate::LoseAnswer]);
+            store.next([Reaction::LoseAnswer]);
         }
         site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
         assert_eq!(reserved(), RunShardsRecord { used: 2, reserved: 2 });

@@ -1,4 +1,4 @@
-//! What is shown of runs that are taken away meanwhile, or of which something is missing.
+//! Reads of runs that are being deleted or incomplete.
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
@@ -6,10 +6,10 @@ use shardwright_coordination::{
     InfraError, RunQueryError, RunTransitionError, ShardFilter,
 };
 use shardwright_runs::Retention;
-use shardwright_store::{Commit, Expect, Key, Store, StoreLimits};
+use shardwright_store::StoreLimits;
 
-use crate::flaky::{Fate, Flaky, Polite};
-use crate::quarantine::scribble;
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
+use crate::quarantine::{corrupt, delete};
 use crate::site::{Engine, RUN, Site, TENANT, list, op, shard, start, worker};
 
 const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
@@ -29,20 +29,20 @@ fn with_an_ended_run() -> Site {
     site
 }
 
-fn is_gone<T: std::fmt::Debug>(told: &Result<T, RunQueryError>) -> bool {
-    matches!(told, Err(RunQueryError::RunNotFound(_)))
+fn is_gone<T: std::fmt::Debug>(found: &Result<T, RunQueryError>) -> bool {
+    matches!(found, Err(RunQueryError::RunNotFound(_)))
 }
 
 #[test]
-fn a_run_that_is_being_taken_away_is_not_there() {
+fn run_being_deleted_is_not_found() {
     let mut deaths = 0;
     loop {
         let site = with_an_ended_run();
-        let store = Flaky::with_limits(site.store.clone(), FEW_WRITES);
+        let store = FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
         let engine = site.engine_over(store.clone(), Site::config());
-        // The first commit is the mark of its clock, whoever asks.
+        // The first commit of a coordinator is the clock's mark.
         site.run(list(&engine));
-        store.henceforth(deaths, Fate::HangAfter);
+        store.always_after(deaths, Reaction::HangAfter);
         if site.world.run_or_drop(collect(&engine)).is_some() {
             break;
         }
@@ -57,17 +57,17 @@ fn a_run_that_is_being_taken_away_is_not_there() {
         assert!(is_gone(&inspected), "at commit {deaths}: {inspected:?}");
         deaths += 1;
     }
-    assert!(deaths > 4, "there were to be many commits to die at");
+    assert!(deaths > 4, "too few commits: {deaths}");
 }
 
 #[test]
-fn a_run_that_is_taken_away_while_it_is_read_is_shown_whole_or_not_at_all() {
+fn run_deleted_during_a_read_is_whole_or_not_found() {
     let (mut whole, mut gone) = (0, 0);
     for seed in 0..200 {
         let site = with_an_ended_run();
-        let few = Flaky::with_limits(site.store.clone(), FEW_WRITES);
-        let one = site.engine_over(Polite(few), Site::config());
-        let other = site.engine_over(Polite(site.store.clone()), Site::config());
+        let few = FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
+        let one = site.engine_over(YieldingStore(few), Site::config());
+        let other = site.engine_over(YieldingStore(site.store.clone()), Site::config());
         let reading = async {
             let progress = other.get_run_progress(TENANT, RUN).await;
             let listed = other.list_shards(TENANT, RUN, ShardFilter::all()).await;
@@ -92,14 +92,7 @@ fn a_run_that_is_taken_away_while_it_is_read_is_shown_whole_or_not_at_all() {
     assert!(whole > 5 && gone > 5, "{whole} whole, {gone} gone");
 }
 
-async fn delete(site: &Site, key: Key) {
-    let found = site.store.load(std::slice::from_ref(&key)).await.unwrap();
-    let at = found.values[0].as_ref().unwrap().revision;
-    let commit = Commit::builder().expect(key.clone(), Expect::At(at)).delete(key);
-    site.store.commit(commit.build().unwrap()).await.unwrap();
-}
-
-/// Works off the run.
+/// Completes the shards of the run.
 async fn finish(engine: &Engine, shards: u64) {
     for id in 0..shards {
         let claimed = engine.claim_next_available(TENANT, RUN, worker(1)).await.unwrap();
@@ -109,7 +102,7 @@ async fn finish(engine: &Engine, shards: u64) {
 }
 
 #[test]
-fn half_a_shard_is_damage_and_no_run_completes_without_it() {
+fn shard_without_progress_is_reported_as_damage() {
     for last in [0, 2] {
         let site = Site::new();
         let engine = site.engine();
@@ -127,13 +120,13 @@ fn half_a_shard_is_damage_and_no_run_completes_without_it() {
 }
 
 #[test]
-fn completing_again_needs_no_look_at_the_shards() {
+fn replayed_completion_reads_no_shards() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 3));
     site.run(finish(&engine, 3));
     site.run(engine.complete_run(TENANT, RUN, op(9))).unwrap();
-    site.run(scribble(&site, site.keys.progress(TENANT, shard(1))));
+    site.run(corrupt(&site, site.keys.progress(TENANT, shard(1))));
     let commits = store.commits();
     let again = site.run(engine.complete_run(TENANT, RUN, op(9)));
     assert_eq!(again, Ok(IdempotentOutcome::Replayed(())));

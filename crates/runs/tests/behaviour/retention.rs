@@ -1,4 +1,4 @@
-//! Old runs go by themselves, and ids are the callers' to choose.
+//! Periodic deletion of old runs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement, RunQueryError};
 use shardwright_runs::{EngineConfig, Retention};
 
-use crate::flaky::Fate;
+use crate::flaky::Reaction;
 use crate::site::{RUN, Site, TENANT, op, run_config, start, start_run};
 
 const KEPT: Retention = Retention { ended_ms: 5_000, initializing_ms: 20_000 };
@@ -19,7 +19,7 @@ fn config(retention: Retention) -> EngineConfig {
 }
 
 #[test]
-fn runs_older_than_the_retention_are_taken_away_by_themselves() {
+fn runs_past_their_retention_are_deleted() {
     for (retention, is_kept) in [(KEPT, false), (Retention::FOREVER, true)] {
         let site = Site::new();
         let engine = site.engine_over(site.store.clone(), config(retention));
@@ -50,14 +50,14 @@ fn runs_older_than_the_retention_are_taken_away_by_themselves() {
 }
 
 #[test]
-fn clearing_away_runs_that_wait_for_shards_leaves_others_alone_even_half_cleared_ones() {
+fn deleting_stale_initializing_runs_keeps_others() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 3));
     site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
     site.run(engine.create_run(TENANT, WAITING, run_config())).unwrap();
     site.world.advance(10);
-    store.henceforth(0, Fate::HangAfter);
+    store.always_after(0, Reaction::HangAfter);
     let at_once = Retention { ended_ms: 1, initializing_ms: u64::MAX };
     let mut collected = Vec::new();
     assert!(site.world.run_or_drop(engine.collect_into(at_once, &mut collected)).is_none());
@@ -68,9 +68,9 @@ fn clearing_away_runs_that_wait_for_shards_leaves_others_alone_even_half_cleared
     assert_eq!(collected, [WAITING]);
 }
 
-/// Comes to rest, and does not panic.
+/// Extreme intervals neither panic nor loop.
 #[test]
-fn runs_are_looked_for_at_most_once_a_second_and_perhaps_never() {
+fn extreme_collection_intervals_are_safe() {
     for collection_interval in [Duration::ZERO, Duration::MAX] {
         let site = Site::new();
         let config = EngineConfig { collection_interval, ..config(KEPT) };

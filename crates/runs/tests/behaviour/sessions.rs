@@ -1,4 +1,4 @@
-//! What is held through a coordinator ends with its session, and nothing else does.
+//! Leases of a coordinator end with its session.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use shardwright_coordination::error::reason::AlreadyLeased;
 use shardwright_coordination::{AcquireError, AsyncCoordinationBackend, CheckpointError};
 use shardwright_runs::{EngineConfig, LeaseBinding};
 
-use crate::flaky::{Fate, Flaky};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{LEASE_MS, Site, TENANT, acquire, op, shard, start, worker};
 
 #[test]
-fn a_coordinator_that_closes_gives_everything_up_at_once() {
+fn closing_a_coordinator_ends_its_leases_at_once() {
     let site = Site::new();
     let (one, other) = (site.engine(), site.engine());
     site.run(start(&one, 2));
@@ -20,7 +20,7 @@ fn a_coordinator_that_closes_gives_everything_up_at_once() {
     let leased = AlreadyLeased { current_owner: worker(1), deadline: lease.deadline() };
     assert_eq!(refused, Err(leased.into()));
     site.run(one.close()).unwrap();
-    // Before anybody else comes, the old holder is refused already.
+    // The old holder is refused even before another worker acquires the shard.
     let cursor = CursorUpdate::at(b"0000001");
     let late = site.run(one.checkpoint(TENANT, &lease, cursor, op(1)));
     assert!(matches!(late, Err(CheckpointError::LeaseExpired(_))), "{late:?}");
@@ -28,14 +28,14 @@ fn a_coordinator_that_closes_gives_everything_up_at_once() {
     assert!(taken.fence() > lease.fence());
     let late = site.run(one.checkpoint(TENANT, &lease, cursor, op(1)));
     assert!(matches!(late, Err(CheckpointError::StaleFence(_))), "{late:?}");
-    // And it can work again, with a new session.
+    // The coordinator can acquire again, with a new session.
     let again = site.run(acquire(&one, 1, 1));
     site.run(one.checkpoint(TENANT, &again, CursorUpdate::at(b"0000011"), op(2))).unwrap();
     site.audit();
 }
 
 #[test]
-fn a_coordinator_that_falls_silent_loses_everything_after_its_time() {
+fn silent_coordinator_loses_its_leases_after_the_ttl() {
     let site = Site::new();
     let sessions = LeaseBinding::Session { ttl: Duration::from_millis(LEASE_MS / 10) };
     let config = EngineConfig { sessions, ..Site::config() };
@@ -43,19 +43,19 @@ fn a_coordinator_that_falls_silent_loses_everything_after_its_time() {
     let other = site.engine();
     site.run(start(&silent, 2));
     let lease = site.run(acquire(&silent, 0, 1));
-    // Its tasks do not run, so nobody keeps the session alive.
+    // Its tasks do not run, so the session is not kept alive.
     site.world.clock().advance(LEASE_MS / 10);
     let taken = site.run(acquire(&other, 0, 2));
     assert!(taken.fence() > lease.fence());
     let late = site.run(silent.checkpoint(TENANT, &lease, CursorUpdate::at(b"0000001"), op(1)));
     assert!(matches!(late, Err(CheckpointError::StaleFence(_))), "{late:?}");
-    // It finds out by itself that its session has ended.
+    // It detects the end of its session and opens another.
     let again = site.run(acquire(&silent, 1, 1));
     site.run(silent.renew(TENANT, &again)).unwrap();
 }
 
 #[test]
-fn a_session_lives_as_long_as_its_coordinator_does() {
+fn session_lives_as_long_as_its_coordinator() {
     let site = Site::new();
     let sessions = LeaseBinding::Session { ttl: Duration::from_secs(6) };
     let config = EngineConfig { sessions, ..Site::config() };
@@ -72,10 +72,10 @@ fn a_session_lives_as_long_as_its_coordinator_does() {
 }
 
 #[test]
-fn a_line_that_is_cut_for_half_the_time_of_a_session_costs_nothing() {
-    for fate in [Fate::Refuse, Fate::HangBefore] {
+fn outage_of_half_a_ttl_costs_no_lease() {
+    for reaction in [Reaction::Refuse, Reaction::HangBefore] {
         let site = Site::new();
-        let store = Flaky::new(site.store.clone());
+        let store = FlakyStore::new(site.store.clone());
         let sessions = LeaseBinding::Session { ttl: Duration::from_secs(10) };
         let config = EngineConfig { sessions, ..Site::config() };
         let (one, other) = (site.engine_over(store.clone(), config), site.engine());
@@ -88,31 +88,34 @@ fn a_line_that_is_cut_for_half_the_time_of_a_session_costs_nothing() {
             }
         };
         pass(33);
-        store.signs(fate);
+        store.keep_alives(reaction);
         pass(51);
-        store.signs(Fate::Go);
+        store.keep_alives(Reaction::Apply);
         site.run(one.renew(TENANT, &lease)).unwrap();
         pass(41);
         let refused = site.run(other.acquire_and_restore(TENANT, shard(0), worker(2)));
-        assert!(matches!(refused, Err(AcquireError::AlreadyLeased(_))), "{fate:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(AcquireError::AlreadyLeased(_))),
+            "{reaction:?}: {refused:?}"
+        );
         site.run(one.renew(TENANT, &lease)).unwrap();
     }
 }
 
 #[test]
-fn a_coordinator_that_is_gone_keeps_no_session_alive_by_signs_that_nobody_answers() {
+fn unanswered_keep_alive_does_not_outlive_its_coordinator() {
     let site = Site::new();
-    let store = Flaky::new(site.store.clone());
+    let store = FlakyStore::new(site.store.clone());
     let sessions = LeaseBinding::Session { ttl: Duration::from_secs(10) };
     let config = EngineConfig { sessions, ..Site::config() };
     let one = site.engine_over(store.clone(), config);
     site.run(start(&one, 1));
     let lease = site.run(acquire(&one, 0, 1));
-    store.signs(Fate::HangBefore);
+    store.keep_alives(Reaction::HangBefore);
     site.world.advance(2_000);
     site.world.run_tasks();
     drop(one);
-    store.signs(Fate::Go);
+    store.keep_alives(Reaction::Apply);
     for _ in 0..8 {
         site.world.advance(1_000);
         site.world.run_tasks();
@@ -130,7 +133,7 @@ fn without_sessions_only_the_deadline_counts() {
     let lease = site.run(acquire(&one, 0, 1));
     site.run(one.close()).unwrap();
     drop(one);
-    // A server that starts anew serves the holders of the one before.
+    // A restarted server serves the holders of the previous one.
     let next = site.engine_over(site.store.clone(), config);
     site.run(next.checkpoint(TENANT, &lease, CursorUpdate::at(b"0000001"), op(1))).unwrap();
     let refused = site.run(next.acquire_and_restore(TENANT, shard(0), worker(2)));
@@ -140,7 +143,7 @@ fn without_sessions_only_the_deadline_counts() {
 }
 
 #[test]
-fn a_lease_is_taken_over_only_after_the_allowance_for_skew() {
+fn lease_is_taken_over_only_after_the_skew_allowance() {
     let site = Site::new();
     let config = EngineConfig { skew_allowance_ms: 500, ..Site::config() };
     let (one, other) = (

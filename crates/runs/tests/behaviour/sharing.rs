@@ -1,4 +1,4 @@
-//! Two coordinators on one store: each sees what the other does, and only one of them wins.
+//! Two coordinators on one store see each other's changes, and one of them wins.
 
 use std::pin::pin;
 
@@ -11,7 +11,7 @@ use shardwright_engine::codec::Record;
 use shardwright_runs::records::SplitRequestRecord;
 use shardwright_store::Store;
 
-use crate::flaky::{Fate, Polite};
+use crate::flaky::{Reaction, YieldingStore};
 use crate::site::{
     Engine, LEASE_MS, Manifest, RUN, Site, TENANT, acquire, list, op, run_config, shard, start,
     worker,
@@ -27,47 +27,47 @@ fn finds_nothing(site: &Site, engine: &Engine, by: u64) {
 }
 
 #[test]
-fn a_waiting_worker_is_woken_by_what_another_coordinator_does() {
+fn release_by_another_coordinator_wakes_waiting_workers() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(start(&one, 1));
     let lease = site.run(acquire(&one, 0, 1));
     finds_nothing(&site, &other, 2);
     site.world.run_tasks();
-    let mut bell = pin!(other.claimable(TENANT, RUN));
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_none(), "nothing has happened");
-    // A checkpoint is nobody else's business.
+    let mut claimable = pin!(other.claimable(TENANT, RUN));
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_none(), "woken without a change");
+    // A checkpoint wakes no waiting worker.
     site.run(one.checkpoint(TENANT, &lease, CursorUpdate::at(b"0000001"), op(1))).unwrap();
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_none(), "a checkpoint rings no bell");
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_none(), "woken by a checkpoint");
     site.run(one.release(TENANT, &lease, op(2))).unwrap();
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_some(), "a release rings");
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_some(), "not woken by a release");
     site.run(other.claim_next_available(TENANT, RUN, worker(2))).unwrap();
 }
 
 #[test]
-fn a_waiting_worker_is_woken_by_new_shards_a_new_run_and_its_end() {
+fn new_shards_and_the_end_of_a_run_wake_waiting_workers() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(one.create_run(TENANT, RUN, run_config())).unwrap();
     let early = site.run(other.claim_next_available(TENANT, RUN, worker(2)));
     assert!(matches!(early, Err(ClaimError::RunNotActive(_))), "{early:?}");
-    let mut bell = pin!(other.claimable(TENANT, RUN));
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
+    let mut claimable = pin!(other.claimable(TENANT, RUN));
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_none());
     let manifest = Manifest::of(1);
     site.run(one.register_shards(TENANT, RUN, &manifest.inputs(), op(1))).unwrap();
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_some(), "shards ring");
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_some(), "not woken by new shards");
     site.run(other.claim_next_available(TENANT, RUN, worker(2))).unwrap();
     finds_nothing(&site, &one, 3);
-    let mut bell = pin!(one.claimable(TENANT, RUN));
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
+    let mut claimable = pin!(one.claimable(TENANT, RUN));
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_none());
     site.run(other.cancel_run(TENANT, RUN, op(2))).unwrap();
-    assert!(site.world.run_until_stuck(bell.as_mut()).is_some(), "the end rings");
+    assert!(site.world.run_until_stuck(claimable.as_mut()).is_some(), "not woken by the end");
     let late = site.run(one.claim_next_available(TENANT, RUN, worker(3)));
     assert!(matches!(late, Err(ClaimError::RunNotActive(_))), "{late:?}");
 }
 
 #[test]
-fn a_watch_that_breaks_is_set_up_again_and_nothing_is_missed() {
+fn broken_watch_is_reopened_without_a_gap() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(start(&one, 2));
@@ -79,7 +79,7 @@ fn a_watch_that_breaks_is_set_up_again_and_nothing_is_missed() {
     site.run(one.release(TENANT, &first, op(1))).unwrap();
     site.world.run_tasks();
     site.run(other.claim_next_available(TENANT, RUN, worker(2))).unwrap();
-    // Too far behind: what was between is forgotten, and read anew.
+    // The watch is too far behind: the changes are compacted, and the run is listed again.
     site.store.hold_watches();
     site.run(one.release(TENANT, &second, op(2))).unwrap();
     site.store.compact(site.store.revision());
@@ -89,7 +89,7 @@ fn a_watch_that_breaks_is_set_up_again_and_nothing_is_missed() {
 }
 
 #[test]
-fn whoever_asks_another_holder_has_withdrawn_an_expired_request() {
+fn request_to_another_holder_withdraws_the_expired_one() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(start(&one, 2));
@@ -100,23 +100,23 @@ fn whoever_asks_another_holder_has_withdrawn_an_expired_request() {
     assert!(matches!(early, Err(SplitRequestError::SplitAlreadyRequested(_))), "{early:?}");
     site.world.advance(10);
     site.run(other.request_split(TENANT, shard(1), worker(2), 10)).unwrap();
-    let stored = site.run(site.store.load(&[site.keys.ask(TENANT, shard(0))])).unwrap();
+    let stored = site.run(site.store.load(&[site.keys.split_request(TENANT, shard(0))])).unwrap();
     let stored = SplitRequestRecord::decode(&stored.values[0].as_ref().unwrap().value).unwrap();
     assert_eq!(stored.slot.open, None, "a holder whose clock is behind would still see it");
 }
 
 #[test]
-fn what_is_asked_or_declined_too_late_for_a_holder_is_not_stored() {
+fn late_split_request_and_decline_are_not_stored() {
     let site = Site::new();
     let (late, store) = site.flaky_engine();
     let engine = site.engine();
     site.run(start(&late, 2));
     let first = site.run(acquire(&late, 0, 1));
     let second = site.run(acquire(&late, 1, 1));
-    store.henceforth(0, Fate::Late);
+    store.always_after(0, Reaction::Late);
     site.run(late.decline_split(TENANT, &first, 50)).unwrap_err();
     site.run(late.request_split(TENANT, shard(1), worker(3), 50)).unwrap_err();
-    // Both shards change hands before the two arrive.
+    // Both shards get new holders before the commits arrive.
     for (id, lease) in [first, second].iter().enumerate() {
         site.run(engine.release(TENANT, lease, op(id as u64))).unwrap();
         site.run(acquire(&engine, id as u64, 2));
@@ -125,7 +125,7 @@ fn what_is_asked_or_declined_too_late_for_a_holder_is_not_stored() {
 }
 
 #[test]
-fn a_holder_is_told_what_another_coordinator_was_asked() {
+fn holder_gets_requests_of_another_coordinator() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(start(&one, 1));
@@ -140,7 +140,7 @@ fn a_holder_is_told_what_another_coordinator_was_asked() {
 }
 
 #[test]
-fn a_holder_is_told_nothing_besides_as_long_as_the_run_cannot_be_listed() {
+fn holder_gets_no_hints_while_the_run_cannot_be_listed() {
     let site = Site::new();
     let (engine, (blind, store)) = (site.engine(), site.flaky_engine());
     site.run(start(&engine, 1));
@@ -148,7 +148,7 @@ fn a_holder_is_told_nothing_besides_as_long_as_the_run_cannot_be_listed() {
     site.run(engine.pause_run(TENANT, RUN, op(1))).unwrap();
     store.refuse_scans(true);
     let renewed = site.run(blind.renew(TENANT, &lease)).unwrap();
-    assert_eq!(renewed.notice, None, "which is not to say that the run goes on");
+    assert_eq!(renewed.notice, None, "a notice without a listing");
     let cursor = CursorUpdate::at(b"0000001");
     let moved = site.run(blind.checkpoint(TENANT, &lease, cursor, op(2))).unwrap();
     assert_eq!(moved, IdempotentOutcome::Executed(None));
@@ -157,11 +157,11 @@ fn a_holder_is_told_nothing_besides_as_long_as_the_run_cannot_be_listed() {
 }
 
 #[test]
-fn of_two_who_acquire_at_the_same_time_one_does() {
+fn one_of_two_concurrent_acquires_succeeds() {
     for seed in 0..100 {
         let site = Site::new();
-        let one = site.engine_over(Polite(site.store.clone()), Site::config());
-        let other = site.engine_over(Polite(site.store.clone()), Site::config());
+        let one = site.engine_over(YieldingStore(site.store.clone()), Site::config());
+        let other = site.engine_over(YieldingStore(site.store.clone()), Site::config());
         site.run(start(&one, 1));
         let (a, b) = site.race(
             seed,
@@ -175,11 +175,11 @@ fn of_two_who_acquire_at_the_same_time_one_does() {
 }
 
 #[test]
-fn one_operation_through_two_coordinators_at_once_happens_once() {
+fn concurrent_duplicate_operation_is_executed_once() {
     for seed in 0..100 {
         let site = Site::new();
-        let one = site.engine_over(Polite(site.store.clone()), Site::config());
-        let other = site.engine_over(Polite(site.store.clone()), Site::config());
+        let one = site.engine_over(YieldingStore(site.store.clone()), Site::config());
+        let other = site.engine_over(YieldingStore(site.store.clone()), Site::config());
         site.run(start(&one, 1));
         let lease = site.run(acquire(&one, 0, 1));
         let spec = shardwright_contracts::ShardSpecRef::new(b"000000", b"000001", b"meta");
@@ -200,7 +200,7 @@ fn one_operation_through_two_coordinators_at_once_happens_once() {
 }
 
 #[test]
-fn many_claims_through_two_coordinators_take_every_shard_once() {
+fn claims_of_two_coordinators_never_overlap() {
     let site = Site::new();
     let (one, other) = pair(&site);
     site.run(start(&one, 40));

@@ -1,15 +1,10 @@
-//! A store in memory in a world of its own, and shorthand for what tests do all the time.
+//! A store in memory with a simulated environment, and shorthand for tests.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardKey, ShardSpecRef,
-    TenantId, WorkerId,
-};
+use shardwright_contracts::{CursorSemantics, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, Lease, RunConfig, ShardFilter, ShardSummary,
 };
@@ -19,19 +14,20 @@ use shardwright_runs::{EngineConfig, LeaseBinding, StoredCoordinator};
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
-use crate::flaky::Flaky;
+use crate::flaky::FlakyStore;
+pub(crate) use crate::support::Manifest;
 use crate::support::audit;
-use crate::support::world::World;
+use crate::support::world::{self, World};
 
 pub(crate) const LEASE_MS: u64 = 10_000;
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
-/// The session of a coordinator, unless it is told otherwise, outlives every lease.
+/// Default TTL of a coordinator's session, which outlives every lease.
 pub(crate) const SESSION: Duration = Duration::from_secs(3_600);
 
 pub(crate) type Engine = StoredCoordinator;
 
-/// One store, and the world around it.
+/// A store and its simulated environment.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) store: MemoryStore,
@@ -55,14 +51,14 @@ impl Site {
         }
     }
 
-    /// A coordinator that nothing happens to.
+    /// A coordinator without faults.
     pub(crate) fn engine(&self) -> Engine {
         self.engine_over(self.store.clone(), Self::config())
     }
 
-    /// A coordinator over a store to which things happen.
-    pub(crate) fn flaky_engine(&self) -> (Engine, Flaky<MemoryStore>) {
-        let store = Flaky::new(self.store.clone());
+    /// A coordinator over a store with scripted faults.
+    pub(crate) fn flaky_engine(&self) -> (Engine, FlakyStore<MemoryStore>) {
+        let store = FlakyStore::new(self.store.clone());
         (self.engine_over(store.clone(), Self::config()), store)
     }
 
@@ -76,7 +72,7 @@ impl Site {
         self.world.block_on(future)
     }
 
-    /// Fails if what is stored does not go together.
+    /// Fails if the stored records are inconsistent.
     pub(crate) fn audit(&self) {
         self.run(audit::audit(&self.store, &self.keys));
     }
@@ -85,35 +81,14 @@ impl Site {
         self.run(audit::key_names(&self.store, &self.keys)).into_iter().collect()
     }
 
-    /// Lets two futures go on in an order that the seed decides, to the end of both.
+    /// Polls two futures to completion, in an order that the seed decides.
     pub(crate) fn race<A, B>(
         &self,
         seed: u64,
         one: impl Future<Output = A>,
         other: impl Future<Output = B>,
     ) -> (A, B) {
-        let (mut one, mut other) = (pin!(one), pin!(other));
-        let (mut a, mut b) = (None, None);
-        let mut rng = fastrand::Rng::with_seed(seed);
-        self.run(std::future::poll_fn(move |context| {
-            if a.is_none() && (b.is_some() || rng.bool()) {
-                if let Poll::Ready(done) = one.as_mut().poll(context) {
-                    a = Some(done);
-                }
-            } else if b.is_none()
-                && let Poll::Ready(done) = other.as_mut().poll(context)
-            {
-                b = Some(done);
-            }
-            match (a.take(), b.take()) {
-                (Some(a), Some(b)) => Poll::Ready((a, b)),
-                (left, right) => {
-                    (a, b) = (left, right);
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }
-            }
-        }))
+        self.run(world::race(seed, one, other))
     }
 }
 
@@ -131,28 +106,6 @@ pub(crate) fn shard(raw: u64) -> ShardKey {
 
 pub(crate) fn run_config() -> RunConfig {
     RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap()
-}
-
-/// A manifest of equal shards.
-pub(crate) struct Manifest(Vec<[String; 2]>);
-
-impl Manifest {
-    pub(crate) fn of(shards: usize) -> Self {
-        let bound = |place: usize| format!("{place:06}");
-        Self((0..shards).map(|place| [bound(place), bound(place + 1)]).collect())
-    }
-
-    pub(crate) fn inputs(&self) -> Vec<InitialShardInput<'_>> {
-        self.0
-            .iter()
-            .zip(0..)
-            .map(|([start, end], id)| InitialShardInput {
-                shard: ShardId::from_raw(id),
-                spec: ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"meta"),
-                cursor: CursorUpdate::initial(),
-            })
-            .collect()
-    }
 }
 
 /// Starts the run with some shards.

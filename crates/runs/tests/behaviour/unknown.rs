@@ -1,4 +1,4 @@
-//! Answers that get lost: one effect, and nothing but the truth about it.
+//! Lost answers: each operation takes effect once, and its outcome is reported correctly.
 
 use std::time::Duration;
 
@@ -7,26 +7,24 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, CreateRunError, IdempotentOutcome, InfraError, Lease, ParkReason,
+    CheckpointError, CreateRunError, EventKind, IdempotentOutcome, InfraError, Lease, ParkReason,
     RegisterShardsError, RunTransitionError, SplitRequestError,
 };
-use shardwright_runs::{EngineConfig, LeaseBinding};
+use shardwright_runs::{Delivery, EngineConfig, LeaseBinding};
 use shardwright_store::memory::MemoryStore;
 
-use crate::flaky::{Fate, Flaky};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{
     Engine, LEASE_MS, Manifest, RUN, Site, TENANT, acquire, list, op, run_config, shard, start,
     worker,
 };
 
-type Subject = Engine;
-
 const OTHER: RunId = RunId::from_raw(2);
 
-/// Everything that can be done and is stored, each after the same beginning: three shards, the
-/// first held, the third parked.
+/// Every operation that stores something. Each starts with three shards, the first held and the
+/// third parked.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Create,
     Register,
     CreateWith,
@@ -44,25 +42,25 @@ enum Deed {
     Cancel,
 }
 
-const DEEDS: [Deed; 15] = [
-    Deed::Create,
-    Deed::Register,
-    Deed::CreateWith,
-    Deed::Acquire,
-    Deed::Claim,
-    Deed::Renew,
-    Deed::Checkpoint,
-    Deed::Complete,
-    Deed::Park,
-    Deed::Release,
-    Deed::Replace,
-    Deed::Residual,
-    Deed::Unpark,
-    Deed::Pause,
-    Deed::Cancel,
+const OPERATIONS: [Operation; 15] = [
+    Operation::Create,
+    Operation::Register,
+    Operation::CreateWith,
+    Operation::Acquire,
+    Operation::Claim,
+    Operation::Renew,
+    Operation::Checkpoint,
+    Operation::Complete,
+    Operation::Park,
+    Operation::Release,
+    Operation::Replace,
+    Operation::Residual,
+    Operation::Unpark,
+    Operation::Pause,
+    Operation::Cancel,
 ];
 
-/// Whether it was done now, or had been before.
+/// Executed, replayed or failed.
 type Done = Result<IdempotentOutcome<()>, String>;
 
 fn plain<T, E: std::fmt::Debug>(result: Result<T, E>) -> Done {
@@ -73,13 +71,13 @@ fn outcome<T, E: std::fmt::Debug>(result: Result<IdempotentOutcome<T>, E>) -> Do
     result.map(|outcome| outcome.map(|_| ())).map_err(|error| format!("{error:?}"))
 }
 
-impl Deed {
-    /// Whether it has an id, by which a retry is known.
+impl Operation {
+    /// Whether it has an operation id that identifies retries.
     const fn has_id(self) -> bool {
         !matches!(self, Self::Create | Self::Acquire | Self::Claim | Self::Renew)
     }
 
-    async fn begin(engine: &Subject) -> Lease {
+    async fn begin(engine: &Engine) -> Lease {
         start(engine, 3).await;
         engine.create_run(TENANT, OTHER, run_config()).await.unwrap();
         let parked = acquire(engine, 2, 1).await;
@@ -88,7 +86,7 @@ impl Deed {
         acquire(engine, 0, 1).await
     }
 
-    async fn perform(self, engine: &Subject, lease: &Lease) -> Done {
+    async fn perform(self, engine: &Engine, lease: &Lease) -> Done {
         let (cursor, id) = (CursorUpdate::at(b"0000001"), op(1));
         let spec = ShardSpecRef::new(b"000000", b"000001", b"meta");
         let (manifest, third) = (Manifest::of(2), RunId::from_raw(3));
@@ -128,7 +126,7 @@ impl Deed {
     }
 }
 
-/// What is stored, apart from when and by whom it was last written.
+/// The stored state without revisions and sessions.
 fn contents(site: &Site) -> (Vec<String>, String) {
     let engine = site.engine();
     let shards = format!("{:?}", site.run(list(&engine)));
@@ -137,29 +135,30 @@ fn contents(site: &Site) -> (Vec<String>, String) {
 }
 
 #[test]
-fn a_lost_answer_is_found_again_and_the_deed_is_done_once() {
-    for deed in DEEDS {
+fn lost_answer_is_resolved_and_the_operation_runs_once() {
+    for operation in OPERATIONS {
         let expected = {
             let site = Site::new();
             let (engine, _) = site.flaky_engine();
-            let lease = site.run(Deed::begin(&engine));
-            site.run(deed.perform(&engine, &lease)).unwrap();
+            let lease = site.run(Operation::begin(&engine));
+            site.run(operation.perform(&engine, &lease)).unwrap();
             contents(&site)
         };
         for lost in 0..4 {
             let site = Site::new();
             let (engine, store) = site.flaky_engine();
-            let lease = site.run(Deed::begin(&engine));
-            let fates = std::iter::repeat_n(Fate::Go, lost).chain([Fate::LoseAnswer]);
-            store.next(fates);
-            let done = site.run(deed.perform(&engine, &lease));
-            assert_eq!(done, Ok(IdempotentOutcome::Executed(())), "{deed:?}, lost {lost}");
-            assert_eq!(contents(&site), expected, "{deed:?}, lost {lost}");
+            let lease = site.run(Operation::begin(&engine));
+            let reactions =
+                std::iter::repeat_n(Reaction::Apply, lost).chain([Reaction::LoseAnswer]);
+            store.next(reactions);
+            let done = site.run(operation.perform(&engine, &lease));
+            assert_eq!(done, Ok(IdempotentOutcome::Executed(())), "{operation:?}, lost {lost}");
+            assert_eq!(contents(&site), expected, "{operation:?}, lost {lost}");
             store.next([]);
-            if deed.has_id() {
-                let again = site.run(deed.perform(&engine, &lease));
-                assert_eq!(again, Ok(IdempotentOutcome::Replayed(())), "{deed:?} again");
-                assert_eq!(contents(&site), expected, "{deed:?} again");
+            if operation.has_id() {
+                let again = site.run(operation.perform(&engine, &lease));
+                assert_eq!(again, Ok(IdempotentOutcome::Replayed(())), "{operation:?} again");
+                assert_eq!(contents(&site), expected, "{operation:?} again");
             }
             site.audit();
         }
@@ -167,30 +166,30 @@ fn a_lost_answer_is_found_again_and_the_deed_is_done_once() {
 }
 
 #[test]
-fn a_commit_that_may_have_been_applied_is_never_told_as_not_applied() {
-    for deed in DEEDS {
-        for fate in [Fate::LoseAnswer, Fate::Late] {
+fn possibly_applied_commit_is_never_reported_as_not_applied() {
+    for operation in OPERATIONS {
+        for reaction in [Reaction::LoseAnswer, Reaction::Late] {
             let site = Site::new();
             let (engine, store) = site.flaky_engine();
-            let lease = site.run(Deed::begin(&engine));
-            // From then on the store neither takes nor tells anything.
+            let lease = site.run(Operation::begin(&engine));
+            // From then on the store rejects writes and reads.
             let silent = store.clone();
-            store.meanwhile(move || {
+            store.on_fault(move || {
                 silent.refuse_reads(true);
-                silent.henceforth(0, Fate::Refuse);
+                silent.always_after(0, Reaction::Refuse);
             });
-            store.henceforth(0, fate);
-            let done = site.run(deed.perform(&engine, &lease));
-            let text = done.expect_err("nothing could be found out");
-            assert!(text.contains("Unknown"), "{deed:?}: {text}");
-            // When the store is back, the same operation goes on from there.
+            store.always_after(0, reaction);
+            let done = site.run(operation.perform(&engine, &lease));
+            let text = done.expect_err("the outcome is known");
+            assert!(text.contains("Unknown"), "{operation:?}: {text}");
+            // When the store is available again, the same operation resumes.
             store.refuse_reads(false);
             store.next([]);
             site.run(store.deliver_late());
-            if deed.has_id() {
-                site.run(deed.perform(&engine, &lease)).unwrap();
-                let again = site.run(deed.perform(&engine, &lease));
-                assert_eq!(again, Ok(IdempotentOutcome::Replayed(())), "{deed:?}");
+            if operation.has_id() {
+                site.run(operation.perform(&engine, &lease)).unwrap();
+                let again = site.run(operation.perform(&engine, &lease));
+                assert_eq!(again, Ok(IdempotentOutcome::Replayed(())), "{operation:?}");
             }
             site.audit();
         }
@@ -198,15 +197,15 @@ fn a_commit_that_may_have_been_applied_is_never_told_as_not_applied() {
 }
 
 #[test]
-fn an_acquire_that_comes_late_is_the_callers_own() {
+fn late_acquire_belongs_to_its_caller() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     site.run(engine.claim_next_available(TENANT, OTHER, worker(1))).unwrap_err();
-    // Two attempts get lost, and the first of them arrives before the third look.
+    // The attempt is delayed and arrives before the retry.
     let late = store.clone();
-    store.next([Fate::Late]);
-    store.meanwhile({
+    store.next([Reaction::Late]);
+    store.on_fault({
         let world = site.world.clone();
         move || {
             let late = late.clone();
@@ -229,19 +228,19 @@ fn is_unknown(error: &InfraError) -> bool {
 }
 
 #[test]
-fn a_refusal_is_not_told_while_an_attempt_may_still_be_applied() {
+fn no_refusal_while_an_attempt_may_be_applied() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    // The attempt is on its way when the lease ends.
+    // The lease ends while the attempt is in flight.
     let world = site.world.clone();
-    store.meanwhile(move || world.advance(LEASE_MS));
-    store.henceforth(0, Fate::Late);
+    store.on_fault(move || world.advance(LEASE_MS));
+    store.always_after(0, Reaction::Late);
     let cursor = CursorUpdate::at(b"0000001");
     let moved = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
     assert!(matches!(&moved, Err(CheckpointError::BackendError(e)) if is_unknown(e)), "{moved:?}");
-    // And indeed it arrives: of all its copies, one is applied.
+    // The attempt arrives: one of its copies is applied.
     store.next([]);
     assert_eq!(site.run(store.deliver_late()), 1);
     let again = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
@@ -249,19 +248,19 @@ fn a_refusal_is_not_told_while_an_attempt_may_still_be_applied() {
 }
 
 #[test]
-fn a_refusal_is_told_once_no_attempt_can_be_applied_any_more() {
+fn refusal_once_no_attempt_can_be_applied() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    // While the attempt is on its way, the lease ends and somebody else takes the shard.
+    // While the attempt is in flight, the lease ends and another worker acquires the shard.
     let (world, other) = (site.world.clone(), site.engine());
-    store.meanwhile(move || {
+    store.on_fault(move || {
         world.advance(LEASE_MS);
         let taken = other.acquire_and_restore(TENANT, shard(0), worker(2));
         world.run_or_drop(taken).unwrap().unwrap();
     });
-    store.next([Fate::Late]);
+    store.next([Reaction::Late]);
     let cursor = CursorUpdate::at(b"0000001");
     let moved = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
     assert!(matches!(moved, Err(CheckpointError::StaleFence(_))), "{moved:?}");
@@ -269,10 +268,10 @@ fn a_refusal_is_told_once_no_attempt_can_be_applied_any_more() {
     assert_eq!(site.run(list(&engine))[0].last_key, None);
 }
 
-/// Takes the only shard away from whoever has it, as soon as a commit meets with an accident.
-fn overtake(site: &Site, store: &Flaky<MemoryStore>) {
+/// Lets another worker acquire the only shard as soon as a scripted fault occurs.
+fn overtake(site: &Site, store: &FlakyStore<MemoryStore>) {
     let (world, other) = (site.world.clone(), site.engine());
-    store.meanwhile(move || {
+    store.on_fault(move || {
         world.advance(LEASE_MS);
         let taken = other.acquire_and_restore(TENANT, shard(0), worker(2));
         world.run_or_drop(taken).unwrap().unwrap();
@@ -280,12 +279,12 @@ fn overtake(site: &Site, store: &Flaky<MemoryStore>) {
 }
 
 #[test]
-fn an_acquire_that_was_applied_and_overtaken_is_not_told_as_a_refusal() {
+fn applied_and_overtaken_acquire_is_unknown() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     overtake(&site, &store);
-    store.next([Fate::LoseAnswer]);
+    store.next([Reaction::LoseAnswer]);
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
     assert_eq!(site.run(list(&engine))[0].acquire_count, 2);
@@ -293,12 +292,12 @@ fn an_acquire_that_was_applied_and_overtaken_is_not_told_as_a_refusal() {
 }
 
 #[test]
-fn an_acquire_that_was_overtaken_before_it_was_applied_is_refused() {
+fn overtaken_and_unapplied_acquire_is_refused() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     overtake(&site, &store);
-    store.next([Fate::Late]);
+    store.next([Reaction::Late]);
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
     assert_eq!(site.run(store.deliver_late()), 0);
@@ -306,61 +305,86 @@ fn an_acquire_that_was_overtaken_before_it_was_applied_is_refused() {
 }
 
 #[test]
-fn a_split_request_that_was_declined_before_its_answer_came_is_not_reported_as_refused() {
+fn split_request_declined_before_its_answer_is_unknown() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let (world, holder) = (site.world.clone(), site.engine());
     let lease = site.run(acquire(&holder, 0, 1));
-    store.meanwhile(move || {
+    store.on_fault(move || {
         let declined = holder.decline_split(TENANT, &lease, LEASE_MS);
         world.run_or_drop(declined).unwrap().unwrap();
     });
-    store.next([Fate::LoseAnswer]);
+    store.next([Reaction::LoseAnswer]);
     let requested = site.run(engine.request_split(TENANT, shard(0), worker(2), LEASE_MS));
     let is_unknown = matches!(&requested, Err(SplitRequestError::BackendError(e)) if is_unknown(e));
     assert!(is_unknown, "{requested:?}");
 }
 
 #[test]
-fn an_acquire_whose_session_ended_before_it_could_look_is_not_done_again() {
+fn split_whose_child_is_claimed_before_the_answer_is_a_replay() {
     let site = Site::new();
-    let store = Flaky::new(site.store.clone());
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    let lease = site.run(acquire(&engine, 0, 1));
+    let mut events = engine.subscribe();
+    let (world, other) = (site.world.clone(), site.engine());
+    store.on_fault(move || {
+        let claimed = other.claim_next_available(TENANT, RUN, worker(2));
+        world.run_or_drop(claimed).unwrap().unwrap();
+    });
+    store.next([Reaction::LoseAnswer]);
+    let spec = ShardSpecRef::new(b"000000", b"000001", b"meta");
+    let plan = plan_split_replace(spec, CursorUpdate::initial(), &[b"0000005"]).unwrap();
+    let split = site.run(engine.split_replace(TENANT, &lease, &plan, op(1))).unwrap();
+    assert!(split.is_replay(), "one rewritten key leaves the outcome of the commit unknown");
+    let Some(Delivery::Event(event)) = site.run(events.next()) else { panic!("no event") };
+    let children = split.into_inner().children.to_vec();
+    let expected = EventKind::ShardSplit { parent: shard(0).shard, children };
+    assert_eq!(event.kind, expected);
+    site.audit();
+}
+
+#[test]
+fn acquire_whose_session_ended_is_unknown() {
+    let site = Site::new();
+    let store = FlakyStore::new(site.store.clone());
     let sessions = LeaseBinding::Session { ttl: Duration::from_millis(LEASE_MS / 2) };
     let engine = site.engine_over(store.clone(), EngineConfig { sessions, ..Site::config() });
     site.run(start(&engine, 1));
     let world = site.world.clone();
-    store.meanwhile(move || world.advance(LEASE_MS / 2));
-    store.next([Fate::LoseAnswer]);
+    store.on_fault(move || world.advance(LEASE_MS / 2));
+    store.next([Reaction::LoseAnswer]);
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
     assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
-    // Asked again, it is given anew.
+    // Another call acquires the shard.
     let again = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(again.is_ok(), "{again:?}");
     site.audit();
 }
 
 #[test]
-fn attempts_that_all_stay_unknown_end_as_unknown() {
+fn unresolved_attempts_end_as_unknown() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
-    let lease = site.run(Deed::begin(&engine));
-    store.henceforth(0, Fate::Late);
+    let lease = site.run(Operation::begin(&engine));
+    store.always_after(0, Reaction::Late);
     let cursor = CursorUpdate::at(b"0000001");
     let moved = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
     assert!(matches!(&moved, Err(CheckpointError::BackendError(e)) if is_unknown(e)), "{moved:?}");
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(1), worker(1)));
     assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
     let paused = site.run(engine.pause_run(TENANT, RUN, op(1)));
-    let is_told = matches!(&paused, Err(RunTransitionError::BackendError(e)) if is_unknown(e));
-    assert!(is_told, "{paused:?}");
+    let is_paused_unknown =
+        matches!(&paused, Err(RunTransitionError::BackendError(e)) if is_unknown(e));
+    assert!(is_paused_unknown, "{paused:?}");
     let created = site.run(engine.create_run(TENANT, RunId::from_raw(9), run_config()));
     assert!(matches!(&created, Err(CreateRunError::BackendError(e)) if is_unknown(e)));
     let manifest = Manifest::of(2);
     let registered = site.run(engine.register_shards(TENANT, OTHER, &manifest.inputs(), op(1)));
     assert!(matches!(&registered, Err(RegisterShardsError::BackendError(e)) if is_unknown(e)));
-    // Of all the attempts of each, exactly one can be applied.
+    // Exactly one attempt of each operation can be applied.
     store.next([]);
     let applied = site.run(store.deliver_late());
     assert_eq!(applied, 5);
@@ -369,32 +393,32 @@ fn attempts_that_all_stay_unknown_end_as_unknown() {
 }
 
 #[test]
-fn a_mark_of_the_clock_whose_answer_is_lost_troubles_nobody() {
+fn lost_answer_of_a_clock_mark_is_harmless() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    // Long enough that the next call has to store a mark before anything else.
+    // Long enough that the next call must store a mark first.
     site.world.advance(5_000);
-    store.next([Fate::LoseAnswer]);
+    store.next([Reaction::LoseAnswer]);
     site.run(engine.renew(TENANT, &lease)).unwrap();
     site.world.advance(5_000);
-    store.next([Fate::Late, Fate::Refuse]);
+    store.next([Reaction::Late, Reaction::Refuse]);
     let renewed = site.run(engine.renew(TENANT, &lease));
     let text = format!("{renewed:?}");
-    assert!(text.contains("NotApplied"), "nothing was done yet: {text}");
+    assert!(text.contains("NotApplied"), "{text}");
 }
 
 #[test]
-fn a_run_that_was_made_and_then_changed_is_not_told_as_that_of_somebody_else() {
+fn created_and_changed_run_is_unknown_not_a_conflict() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let (world, other) = (site.world.clone(), site.engine());
-    store.meanwhile(move || {
+    store.on_fault(move || {
         world.run_or_drop(other.cancel_run(TENANT, OTHER, op(1))).unwrap().unwrap();
     });
-    store.next([Fate::LoseAnswer]);
+    store.next([Reaction::LoseAnswer]);
     let made = site.run(engine.create_run(TENANT, OTHER, run_config()));
     assert!(matches!(&made, Err(CreateRunError::BackendError(e)) if is_unknown(e)), "{made:?}");
 }

@@ -50,7 +50,7 @@ fn semantics() -> impl Strategy<Value = CursorSemantics> {
     select(vec![CursorSemantics::Completed, CursorSemantics::Dispatched])
 }
 
-/// Mostly short, sometimes as long as can be.
+/// Mostly short, sometimes of maximal length.
 fn bytes(least: usize, most: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => vec(any::<u8>(), least..24),
@@ -58,7 +58,7 @@ fn bytes(least: usize, most: usize) -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// How many there are of something: mostly few, sometimes as many as can be.
+/// A count: mostly low, sometimes maximal.
 fn few_or(most: usize) -> impl Strategy<Value = usize> {
     prop_oneof![8 => 0..most.min(5), 1 => Just(most)]
 }
@@ -81,7 +81,7 @@ fn cursor() -> impl Strategy<Value = Cursor> {
     })
 }
 
-/// A log in order of time, as runs need it and shards do not mind it.
+/// A log ordered by time. Runs require the order, shards permit it.
 fn op_log<const CAPACITY: usize>(of_run: bool) -> impl Strategy<Value = OpLog<CAPACITY>> {
     let kinds = OpKind::ALL.iter().copied().filter(|kind| kind.is_of_run() == of_run);
     let entry = (select(Vec::from_iter(kinds)), any::<u64>(), any::<u64>());

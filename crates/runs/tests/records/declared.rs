@@ -1,4 +1,4 @@
-//! Other crates can declare records, also with fields of types that are foreign to them.
+//! Other crates can declare records, also with fields of foreign types.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fields! { Protocol:
 }
 
 record! { Protocol:
-    /// A record of this crate, under a kind that exists.
+    /// A record of this crate, under an existing kind.
     #[derive(Copy)]
     Schedule: RecordKind::Format {
         /// A composite field.

@@ -1,6 +1,5 @@
 use std::num::NonZeroU64;
 
-use bytes::Bytes;
 use shardwright_contracts::limits::{
     MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE,
     MAX_RUN_DESCRIPTION_SIZE, MAX_RUN_NAME_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE,
@@ -15,15 +14,15 @@ use shardwright_coordination::{
     LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunLabel,
     RunName, RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
-use shardwright_engine::codec::{
-    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
-};
+use shardwright_engine::codec::{ClockMarkRecord, FormatRecord, StoreGenerationRecord};
 use shardwright_runs::records::{
     BindingRecord, ClaimableRecord, DefinitionRecord, EstimateRecord, ManifestRecord,
     ProgressRecord, RequesterRecord, ReservedShardsRecord, RunHeadRecord, RunLabelRecord,
     RunNameRecord, RunShardsRecord, RunStateRecord, SplitRequestRecord, StageRecord,
     WaitingWorkerRecord, WatermarkRecord,
 };
+
+use crate::record_tests::{Examples, encoded};
 
 pub(crate) fn tenant() -> TenantId {
     TenantId::from_bytes([0xaa; 32])
@@ -197,16 +196,18 @@ pub(crate) fn estimate() -> EstimateRecord {
 
 pub(crate) fn purpose() -> RunLabelRecord {
     let name = RunName::new("data").unwrap();
-    RunLabelRecord { job: RunLabel { name, description: b"{}".as_slice().into() } }
+    RunLabelRecord { label: RunLabel { name, description: b"{}".as_slice().into() } }
 }
 
 pub(crate) fn largest_purpose() -> RunLabelRecord {
     let name = RunName::new(&"n".repeat(MAX_RUN_NAME_SIZE)).unwrap();
-    RunLabelRecord { job: RunLabel { name, description: vec![7; MAX_RUN_DESCRIPTION_SIZE].into() } }
+    RunLabelRecord {
+        label: RunLabel { name, description: vec![7; MAX_RUN_DESCRIPTION_SIZE].into() },
+    }
 }
 
-/// One value of each kind and more of some, encoded.
-pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
+/// At least one value of each kind.
+pub(crate) fn small() -> Examples {
     vec![
         encoded(&definition()),
         encoded(&DefinitionRecord { spawned: Vec::new(), ..definition() }),
@@ -235,8 +236,8 @@ pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
     ]
 }
 
-/// The largest values there can be of the kinds that vary in size, encoded.
-pub(crate) fn largest() -> Vec<(RecordKind, Bytes)> {
+/// The largest values of the kinds that vary in size.
+pub(crate) fn largest() -> Examples {
     vec![
         encoded(&largest_definition()),
         encoded(&largest_progress()),
@@ -244,8 +245,4 @@ pub(crate) fn largest() -> Vec<(RecordKind, Bytes)> {
         encoded(&largest_manifest()),
         encoded(&largest_purpose()),
     ]
-}
-
-fn encoded<R: Record>(record: &R) -> (RecordKind, Bytes) {
-    (R::KIND, record.encode())
 }

@@ -1,30 +1,16 @@
-//! The bytes of each record, field by field. What is stored stays readable only if these never
-//! change.
-
-use std::fmt::Debug;
+//! The bytes of each record, field by field. They never change, so that stored data stays readable.
 
 use shardwright_contracts::RunId;
-use shardwright_engine::codec::{
-    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
-};
+use shardwright_engine::codec::{ClockMarkRecord, FormatRecord, StoreGenerationRecord};
 use shardwright_runs::records::{
     ClaimableRecord, ManifestRecord, RequesterRecord, ReservedShardsRecord, RunNameRecord,
     RunShardsRecord, SplitRequestRecord, WaitingWorkerRecord, WatermarkRecord,
 };
 
 use crate::examples::{self, child, time};
+use crate::record_tests::golden;
 
 const TENANT: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-
-/// A record is these fields, in hex, behind its tag.
-fn golden<R: Record + Debug + PartialEq>(record: &R, tag: &str, fields: &[&str]) {
-    let encoded = record.encode();
-    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
-    let expected: String = [tag, &fields.concat()].concat().replace(' ', "");
-    assert_eq!(hex, expected, "{record:?}");
-    assert_eq!(R::decode(&encoded).as_ref(), Ok(record));
-    assert_eq!(RecordKind::of(&encoded), Some(R::KIND));
-}
 
 #[test]
 fn golden_definition() {

@@ -1,6 +1,4 @@
-//! Whatever is stored comes back, and whatever comes back was stored so.
-
-use std::fmt::Debug;
+//! Records and keys round-trip, and each has one encoding.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -14,63 +12,58 @@ use shardwright_runs::records::{
     split_shard,
 };
 
+use crate::record_tests::{self, damage, round_trips};
 use crate::{any, checks, examples};
-
-fn comes_back<R: Record + Debug + PartialEq>(record: &R) -> Result<(), TestCaseError> {
-    let decoded = R::decode(&record.encode());
-    prop_assert_eq!(decoded.as_ref(), Ok(record));
-    Ok(())
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn shards_come_back(definition in any::definition(), progress in any::progress()) {
-        comes_back(&definition)?;
-        comes_back(&progress)?;
+    fn shards_round_trip(definition in any::definition(), progress in any::progress()) {
+        round_trips(&definition)?;
+        round_trips(&progress)?;
     }
 
     #[test]
-    fn runs_come_back(run in any::run(), manifest in any::manifest(), gate in any::gate()) {
-        comes_back(&run)?;
-        comes_back(&manifest)?;
-        comes_back(&gate)?;
+    fn runs_round_trip(run in any::run(), manifest in any::manifest(), gate in any::gate()) {
+        round_trips(&run)?;
+        round_trips(&manifest)?;
+        round_trips(&gate)?;
     }
 
     #[test]
-    fn views_come_back(
+    fn views_round_trip(
         binding in any::binding(),
         split_ask in any::split_ask(),
         until in any::time(),
         shard in any::shard(),
     ) {
-        comes_back(&binding)?;
-        comes_back(&split_ask)?;
-        comes_back(&WaitingWorkerRecord { until })?;
-        comes_back(&RequesterRecord { shard })?;
-        comes_back(&ClaimableRecord)?;
+        round_trips(&binding)?;
+        round_trips(&split_ask)?;
+        round_trips(&WaitingWorkerRecord { until })?;
+        round_trips(&RequesterRecord { shard })?;
+        round_trips(&ClaimableRecord)?;
     }
 
     #[test]
-    fn counts_and_marks_come_back(
+    fn counts_and_marks_round_trip(
         count in any::count(),
         stage in any::stage(),
         reserved in any::<u64>(),
         reserved_until in any::time(),
         number in any::<u32>(),
     ) {
-        comes_back(&count)?;
-        comes_back(&stage)?;
-        comes_back(&ReservedShardsRecord { reserved })?;
-        comes_back(&ClockMarkRecord { reserved_until })?;
-        comes_back(&StoreGenerationRecord { number })?;
-        comes_back(&FormatRecord { version: number })?;
+        round_trips(&count)?;
+        round_trips(&stage)?;
+        round_trips(&ReservedShardsRecord { reserved })?;
+        round_trips(&ClockMarkRecord { reserved_until })?;
+        round_trips(&StoreGenerationRecord { number })?;
+        round_trips(&FormatRecord { version: number })?;
     }
 
-    /// The two records of a shard go together just when the shard they make can be.
+    /// Two records join exactly if the joined shard is valid.
     #[test]
-    fn a_shard_is_joined_from_what_it_was_split_into(
+    fn split_shard_joins_again(
         definition in any::definition(), progress in any::progress(),
     ) {
         let within = progress.cursor.as_update().is_within(definition.spec.as_spec_ref());
@@ -88,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_is_joined_from_what_it_was_split_into(
+    fn split_run_joins_again(
         run in any::run(), manifest in any::manifest(),
     ) {
         use shardwright_coordination::RunStatus::{Cancelled, Initializing};
@@ -117,30 +110,24 @@ proptest! {
         checks::record::any_kind(&[&[kind.as_byte(), 1], &data[..]].concat());
     }
 
-    /// Damage that is not noticed has made another record, and the only encoding of it.
+    /// Damage that decodes is another record, in its only encoding.
     #[test]
     fn damaged_records_are_other_records_or_errors(
         definition in any::definition(),
         progress in any::progress(),
         run in any::run(),
-        damage in proptest::collection::vec(any::<(Index, u8)>(), 1..4),
+        replaced in proptest::collection::vec(any::<(Index, u8)>(), 1..4),
     ) {
         let records = [definition.encode(), progress.encode(), run.encode()];
         for value in records {
-            let mut damaged = value.to_vec();
-            for (index, byte) in &damage {
-                *index.get_mut(&mut damaged) = *byte;
-            }
-            checks::record::any_kind(&damaged);
+            checks::record::any_kind(&damage(&value, &replaced));
         }
     }
 }
 
 #[test]
-fn the_largest_records_come_back() {
-    for (kind, value) in examples::largest() {
-        assert_eq!(checks::record::as_kind(kind, &value), Some(true), "{kind}");
-    }
+fn largest_records_round_trip() {
+    record_tests::accept(checks::record::as_kind, examples::largest());
     let definition = examples::largest_definition();
     let record = join_shard(definition, examples::largest_progress()).unwrap();
     assert!(DefinitionRecord::encode_of(&record).len() < 42_000);
@@ -149,15 +136,6 @@ fn the_largest_records_come_back() {
 }
 
 #[test]
-fn every_change_of_one_byte_makes_another_record_or_an_error() {
-    for (kind, value) in examples::small() {
-        assert_eq!(checks::record::as_kind(kind, &value), Some(true), "{kind}");
-        for index in 0..value.len() {
-            let mut damaged = value.to_vec();
-            for byte in 0..=u8::MAX {
-                damaged[index] = byte;
-                checks::record::as_kind(kind, &damaged);
-            }
-        }
-    }
+fn replaced_bytes_make_another_record_or_an_error() {
+    record_tests::replace_each_byte(checks::record::as_kind, examples::small());
 }

@@ -1,4 +1,4 @@
-//! What is no record is refused, for the right reason and without waste.
+//! Invalid records are rejected with the right problem and without excessive allocation.
 
 use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_SPAWNED_PER_SHARD};
 use shardwright_contracts::{
@@ -7,7 +7,7 @@ use shardwright_contracts::{
 use shardwright_coordination::{
     InvariantViolation, OpKind, OpLog, Park, ParkReason, RunConfigError, RunStatus, ShardStatus,
 };
-use shardwright_engine::codec::{DecodeError, DecodeProblem, FormatRecord, Record, RecordKind};
+use shardwright_engine::codec::{DecodeProblem, FormatRecord, Record};
 use shardwright_runs::records::{
     BindingRecord, ClaimableRecord, DefinitionRecord, ManifestRecord, ProgressRecord,
     RunHeadRecord, RunShardsRecord, RunStateRecord, SplitRequestRecord, join_run, join_shard,
@@ -15,26 +15,9 @@ use shardwright_runs::records::{
 
 use crate::checks;
 use crate::examples::{self, child, entry};
+use crate::record_tests::{self, broken, invalid};
 
-/// What is wrong with an example in which some bytes were replaced.
-fn broken<R: Record + std::fmt::Debug>(
-    record: &R,
-    at: usize,
-    bytes: &[u8],
-) -> (DecodeProblem, usize) {
-    let mut value = record.encode().to_vec();
-    value[at..at + bytes.len()].copy_from_slice(bytes);
-    let DecodeError { kind, problem, offset } = R::decode(&value).unwrap_err();
-    assert_eq!(kind, R::KIND);
-    (problem, offset)
-}
-
-/// The problem for a value that its protocol rejects with `error`.
-fn invalid(error: impl std::fmt::Display) -> DecodeProblem {
-    DecodeProblem::Invalid(error.to_string().into())
-}
-
-/// The rule that a record breaks which nobody should have stored.
+/// The invariant that a record violates.
 fn rule<R: Record + std::fmt::Debug>(record: &R) -> &'static str {
     match R::decode(&record.encode()).unwrap_err().problem {
         DecodeProblem::Invariant(InvariantViolation(rule)) => rule,
@@ -43,19 +26,9 @@ fn rule<R: Record + std::fmt::Debug>(record: &R) -> &'static str {
 }
 
 #[test]
-fn every_cut_and_every_extra_byte_is_refused() {
-    for (kind, value) in examples::small().into_iter().chain(examples::largest()) {
-        let length = value.len();
-        for cut in 0..length {
-            let decoded = checks::record::as_kind(kind, &value[..cut]);
-            assert_eq!(decoded, Some(false), "{kind} cut to {cut}");
-        }
-        for byte in 0..=u8::MAX {
-            let longer = [&value[..], &[byte]].concat();
-            let decoded = checks::record::as_kind(kind, &longer);
-            assert_eq!(decoded, Some(false), "{kind} followed by {byte}");
-        }
-    }
+fn records_of_other_lengths_are_rejected() {
+    let examples = [examples::small(), examples::largest()].concat();
+    record_tests::reject_other_lengths(checks::record::as_kind, examples);
     let error = ClaimableRecord::decode(&[16, 1, 0]).unwrap_err();
     assert_eq!((error.problem, error.offset), (DecodeProblem::Trailing { extra: 1 }, 2));
     let error = FormatRecord::decode(&[15, 1, 0]).unwrap_err();
@@ -65,13 +38,8 @@ fn every_cut_and_every_extra_byte_is_refused() {
 }
 
 #[test]
-fn other_kinds_and_versions_are_refused() {
-    for (kind, value) in examples::small() {
-        for other in RecordKind::ALL {
-            let decoded = checks::record::as_kind(*other, &value);
-            assert!(decoded.is_none_or(|decoded| decoded == (*other == kind)), "{other}");
-        }
-    }
+fn other_kinds_and_versions_are_rejected() {
+    record_tests::reject_other_kinds(checks::record::as_kind, examples::small());
     let gate = examples::gate();
     assert_eq!(broken(&gate, 0, &[6]), (DecodeProblem::OtherKind { found: 6 }, 0));
     assert_eq!(broken(&gate, 0, &[0]), (DecodeProblem::OtherKind { found: 0 }, 0));
@@ -80,7 +48,7 @@ fn other_kinds_and_versions_are_refused() {
 }
 
 #[test]
-fn bytes_that_name_nothing_are_refused() {
+fn unknown_bytes_are_rejected() {
     let unknown = |what, byte, offset| (DecodeProblem::UnknownByte { what, byte }, offset);
     let (progress, parked) = (examples::progress(), examples::parked());
     assert_eq!(broken(&progress, 2, &[4]), unknown("status", 4, 2));
@@ -99,7 +67,7 @@ fn bytes_that_name_nothing_are_refused() {
 }
 
 #[test]
-fn numbers_and_bytes_that_nobody_may_store_are_refused() {
+fn invalid_field_values_are_rejected() {
     let zero = (DecodeProblem::Zero { what: "fence" }, 10);
     assert_eq!(broken(&examples::binding(), 10, &[0; 8]), zero);
     let config = |error: RunConfigError| (invalid(error), 4);
@@ -110,7 +78,7 @@ fn numbers_and_bytes_that_nobody_may_store_are_refused() {
 }
 
 #[test]
-fn cursors_have_one_spelling() {
+fn cursors_have_one_encoding() {
     let parked = examples::parked().encode();
     let at = 2 + 1 + 9 + 8 + 1;
     let with_cursor = |cursor: &[u8]| {
@@ -158,7 +126,7 @@ fn lists_are_bounded_before_they_are_read() {
 }
 
 #[test]
-fn records_that_cannot_be_are_refused() {
+fn impossible_records_are_rejected() {
     let definition = examples::definition();
     assert!(rule(&DefinitionRecord { parent: None, ..definition.clone() }).contains("parent"));
     let mut spawned = definition.spawned.clone();
@@ -196,7 +164,7 @@ fn records_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn records_that_do_not_go_together_are_not_joined() {
+fn inconsistent_records_are_not_joined() {
     let joined = join_shard(examples::definition(), examples::progress()).unwrap();
     joined.check_invariants().unwrap();
     let elsewhere = examples::largest_definition();
@@ -211,7 +179,7 @@ fn records_that_do_not_go_together_are_not_joined() {
 }
 
 #[test]
-fn a_gate_says_what_its_run_says() {
+fn gate_has_the_state_of_its_run() {
     let record = join_run(examples::run(), examples::manifest()).unwrap();
     let gate = RunStateRecord::of(&record);
     assert_eq!(gate.for_run(record.run, FenceEpoch::MAX), record.state(FenceEpoch::MAX));
@@ -244,7 +212,7 @@ fn errors_and_debug_output_show_no_user_bytes() {
 }
 
 #[test]
-fn errors_say_what_was_found() {
+fn decode_errors_describe_the_bytes() {
     let text = |bytes: &[u8]| FormatRecord::decode(bytes).unwrap_err().to_string();
     let begin = "a stored format cannot be read, at byte";
     let gone = "its bytes are gone, or are not those that were written";
@@ -273,28 +241,8 @@ fn encoding_takes_one_allocation() {
     assert_eq!(counted.count_total, 2);
 }
 
-/// No more memory than the value is long, give or take what an op log reserves.
 #[test]
-fn decoding_takes_no_more_memory_than_there_are_bytes() {
-    let bounded = |kind: RecordKind, value: &[u8]| {
-        let mut accepted = false;
-        let counted = allocation_counter::measure(|| {
-            accepted = checks::record::as_kind(kind, value) == Some(true);
-        });
-        // One that is accepted is encoded and decoded again, all at the same time.
-        let copies = if accepted { 4 } else { 2 };
-        let most = copies * (value.len() as u64 + 512);
-        assert!(counted.bytes_max <= most, "{kind}: {} for {}", counted.bytes_max, value.len());
-    };
-    for (kind, value) in examples::small().into_iter().chain(examples::largest()) {
-        bounded(kind, &value);
-        // Every four bytes of the smaller ones in turn say that an enormous amount follows.
-        for at in 2..value.len().min(512).saturating_sub(4) {
-            for length in [u32::MAX, u32::MAX - 1, 1 << 31, 1 << 20, 9_999] {
-                let mut damaged = value[..value.len().min(512)].to_vec();
-                damaged[at..at + 4].copy_from_slice(&length.to_le_bytes());
-                bounded(kind, &damaged);
-            }
-        }
-    }
+fn decoding_memory_is_bounded_by_the_value() {
+    let examples = [examples::small(), examples::largest()].concat();
+    record_tests::bound_decoding_memory(checks::record::as_kind, examples);
 }

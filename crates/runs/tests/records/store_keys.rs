@@ -1,4 +1,4 @@
-//! Keys say one thing each, in the order of what they say.
+//! Keys are unique and sort like their ids.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -17,8 +17,8 @@ fn view_key() -> impl Strategy<Value = ViewKey> {
         shard().prop_map(ViewKey::Open),
         shard().prop_map(ViewKey::Owner),
         worker().prop_map(ViewKey::Waiting),
-        shard().prop_map(ViewKey::Ask),
-        worker().prop_map(ViewKey::Asker),
+        shard().prop_map(ViewKey::SplitRequest),
+        worker().prop_map(ViewKey::Requester),
     ]
 }
 
@@ -33,7 +33,7 @@ fn store_key() -> impl Strategy<Value = StoreKey> {
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Count(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Stage(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Watermark(tenant, run)),
-        (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Purpose(tenant, run)),
+        (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Label(tenant, run)),
         (tenant(), "[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,39}")
             .prop_map(|(tenant, name)| StoreKey::Name(tenant, RunName::new(&name).unwrap())),
         (tenant(), run_id(), shard()).prop_map(|(tenant, run, shard)| {
@@ -49,7 +49,7 @@ fn store_key() -> impl Strategy<Value = StoreKey> {
 
 proptest! {
     #[test]
-    fn every_key_is_read_as_it_was_written(
+    fn every_key_round_trips(
         key in store_key(), other in store_key(), prefix in "([a-zA-Z0-9._/-]{0,20}/)?",
     ) {
         let keyspace = RunKeys::new(Keyspace::new(&prefix).unwrap());
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_are_in_the_order_of_ids(
+    fn keys_sort_like_ids(
         tenants in [tenant(), tenant()], runs in [run_id(), run_id()], shards in [shard(), shard()],
     ) {
         let keyspace = RunKeys::new(Keyspace::new("p/").unwrap());
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_key_or_none(
+    fn any_bytes_parse_as_at_most_one_key(
         data in proptest::collection::vec(proptest::num::u8::ANY, 0..150),
         name in "meta|quota|run|manifest|count|stage|shard|view",
         rest in "(/[0-9a-f]{16}|/[0-9a-f]{64}|/[a-z]{3,8}){0,5}/?",
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn a_definition_comes_just_before_its_progress() {
+fn definition_sorts_just_before_its_progress() {
     let keyspace = RunKeys::new(Keyspace::new("p/").unwrap());
     let tenant = examples::tenant();
     let key = |shard| ShardKey::new(shardwright_contracts::RunId::from_raw(1), shard);

@@ -1,4 +1,4 @@
-//! The run protocol over a real etcd passes the suite that every backend passes.
+//! The run protocol on a real etcd passes the conformance suite.
 
 use shardwright_coordination::conformance_suite;
 use shardwright_store::etcd::EtcdStore;

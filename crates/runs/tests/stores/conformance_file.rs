@@ -1,4 +1,4 @@
-//! The run protocol over the store in a folder passes the suite that every backend passes.
+//! The run protocol on the file store passes the conformance suite.
 
 use shardwright_coordination::conformance_suite;
 use shardwright_store::file::{FileOptions, FileStore};

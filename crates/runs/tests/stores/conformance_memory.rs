@@ -1,4 +1,4 @@
-//! The run protocol over the store in memory passes the suite that every backend passes.
+//! The run protocol on the memory store passes the conformance suite.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The stored coordinator says in every situation what the in-memory reference says.
+//! The stored coordinator agrees with the in-memory reference.
 //!
-//! Random sequences of calls, each from a seed, are made to both on one clock; every answer, every
-//! refusal, hint, notice and event is compared, and at the end all that is stored. A sequence that
-//! fails is made as short as possible and shown, with the command that runs its seed again.
+//! Random sequences of calls, each from a seed, are sent to both on one clock. Every answer,
+//! refusal, hint, notice and event is compared, and at the end all stored state. A failing sequence
+//! is shortened and printed with the command that repeats its seed.
 
 mod choice;
 mod memory;
@@ -27,22 +27,22 @@ use self::pair::{Mismatch, Pair, Setting};
 use self::tally::Tally;
 
 const SEQUENCES: u64 = 20_000;
-/// Of the store in a folder, where every commit is synced.
+/// Sequences on the file store, which syncs every commit.
 const FOLDER_SEQUENCES: u64 = 60;
-/// A seed in this variable is the only one that runs.
+/// Environment variable with the only seed to run.
 const SEED: &str = "DIFFERENTIAL_SEED";
 
 #[test]
-fn the_store_in_memory_gives_the_answers_of_the_reference() {
-    let test = "the_store_in_memory_gives_the_answers_of_the_reference";
+fn memory_store_agrees_with_the_reference() {
+    let test = "memory_store_agrees_with_the_reference";
     if let Some(tally) = compare_sequences(test, SEQUENCES, true, MemoryStore::new) {
         tally.check();
     }
 }
 
 #[test]
-fn the_store_in_a_folder_gives_the_answers_of_the_reference() {
-    let test = "the_store_in_a_folder_gives_the_answers_of_the_reference";
+fn file_store_agrees_with_the_reference() {
+    let test = "file_store_agrees_with_the_reference";
     let (parent, next) = (TempDir::new().unwrap(), AtomicU64::new(0));
     compare_sequences(test, FOLDER_SEQUENCES, false, |clock| {
         let folder = parent.path().join(next.fetch_add(1, Ordering::Relaxed).to_string());
@@ -50,8 +50,8 @@ fn the_store_in_a_folder_gives_the_answers_of_the_reference() {
     });
 }
 
-/// Runs sequences on all cores, fails with the first that fails, and tells what they came to,
-/// unless a single one was asked for.
+/// Runs sequences on all cores, and fails with the first failure. Returns the tally, or none if a
+/// single seed was requested.
 fn compare_sequences<S: Store>(
     test: &str,
     sequences: u64,
@@ -91,10 +91,10 @@ fn compare_sequences<S: Store>(
     })
 }
 
-/// A call, and what the world does meanwhile.
+/// A call, and the interleaving of background tasks.
 type Step = (Op, u64);
 
-/// How a sequence failed: after which calls, and how.
+/// A failed sequence: its calls, and the mismatch.
 struct Failure {
     done: Vec<Step>,
     mismatch: Mismatch,
@@ -112,7 +112,7 @@ fn compare_sequence<S: Store>(
     let pair = || Pair::new(seed, setting, make_store);
     let drawn = run(pair(), |memory| {
         let choice: Choice = choices.next()?;
-        Some((choice.resolve(memory), choice.mood))
+        Some((choice.resolve(memory), choice.interleaving))
     });
     let done = match drawn {
         Ok(tally) => return tally,
@@ -126,25 +126,25 @@ fn compare_sequence<S: Store>(
     let Err(Failure { done, mismatch }) = again(&shortest) else {
         panic!("seed {seed} fails only sometimes");
     };
-    let mut story = String::new();
+    let mut steps = String::new();
     for (step, (op, _)) in done.iter().enumerate() {
-        writeln!(story, "{step:3}  {op:?}").unwrap();
+        writeln!(steps, "{step:3}  {op:?}").unwrap();
     }
     let Mismatch { what, reference, stored } = mismatch;
     panic!(
-        "seed {seed}, {setting:?}: {what} differ after\n{story}\n\
-         the reference says {reference}\nthe stored coordinator says {stored}\n\n\
-         {SEED}={seed} cargo test -p shardwright-engine --all-features --test stores {test}"
+        "seed {seed}, {setting:?}: {what} differ after\n{steps}\n\
+         the reference answers {reference}\nthe stored coordinator answers {stored}\n\n\
+         {SEED}={seed} cargo test -p shardwright-runs --all-features --test stores {test}"
     );
 }
 
-/// Runs a sequence to its end or to the first call that differs.
+/// Runs a sequence to its end or to the first mismatch.
 fn run(mut pair: Pair, mut next: impl FnMut(&Memory) -> Option<Step>) -> Result<Tally, Failure> {
     let mut done = Vec::new();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        while let Some((op, mood)) = next(&pair.memory) {
-            done.push((op.clone(), mood));
-            pair.step(&op, mood)?;
+        while let Some((op, interleaving)) = next(&pair.memory) {
+            done.push((op.clone(), interleaving));
+            pair.step(&op, interleaving)?;
         }
         pair.compare_all()
     }));
@@ -152,12 +152,12 @@ fn run(mut pair: Pair, mut next: impl FnMut(&Memory) -> Option<Step>) -> Result<
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let stored = format!("a panic: {}", text.unwrap_or_default());
-        Err(Mismatch { what: "ends", reference: "nothing of the kind".to_owned(), stored })
+        Err(Mismatch { what: "ends", reference: "no panic".to_owned(), stored })
     });
     result.map_err(|mismatch| Failure { done, mismatch }).map(|()| pair.tally)
 }
 
-/// Leaves out whatever is not needed for the failure, in ever smaller pieces.
+/// Removes steps that the failure does not need, in ever smaller pieces.
 fn shorten(mut steps: Vec<Step>, fails: impl Fn(&[Step]) -> bool) -> Vec<Step> {
     let mut piece = steps.len() / 2;
     while piece > 0 {

@@ -1,11 +1,9 @@
-//! A row of the file store whose bytes have changed puts out of work what it tells of, and nothing
-//! else.
+//! A damaged row of the file store affects only its subject.
 
 use std::path::Path;
 
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardKey, ShardSpecRef,
-    TenantId, WorkerId,
+    CursorSemantics, CursorUpdate, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
@@ -15,6 +13,8 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::keys::RunKeys;
 use shardwright_runs::{FileCoordinator, Retention, RunAddress};
 use shardwright_store::Key;
+
+use crate::support::Manifest;
 
 const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
 const RUN: RunId = RunId::from_raw(1);
@@ -41,24 +41,15 @@ async fn open(folder: &Path) -> FileCoordinator {
     FileCoordinator::in_folder(folder).await.unwrap()
 }
 
-async fn start(coordinator: &FileCoordinator, run: RunId, shards: u64) {
+async fn start(coordinator: &FileCoordinator, run: RunId, shards: usize) {
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
-    let bounds: Vec<_> = (0..=shards).map(|bound| format!("{bound:03}")).collect();
-    let input = |id: u64| {
-        let at = usize::try_from(id).unwrap();
-        InitialShardInput {
-            shard: ShardId::from_raw(id),
-            spec: ShardSpecRef::new(bounds[at].as_bytes(), bounds[at + 1].as_bytes(), b""),
-            cursor: CursorUpdate::initial(),
-        }
-    };
-    let inputs: Vec<_> = (0..shards).map(input).collect();
+    let manifest = Manifest::of(shards);
+    let inputs = manifest.inputs();
     let started = coordinator.create_run_with_shards(TENANT, run, config, &inputs, op(1_000));
     started.await.unwrap();
 }
 
-/// Changes a bit of what is under a key, as a disk does that hands out other bytes than it was
-/// given.
+/// Flips a bit of a stored value, like a faulty disk.
 fn flip(folder: &Path, key: &Key) {
     let tool = rusqlite::Connection::open(folder.join("state.db")).unwrap();
     let sql = "SELECT value FROM entry WHERE key = ?1";
@@ -70,7 +61,7 @@ fn flip(folder: &Path, key: &Key) {
 }
 
 #[test]
-fn a_changed_bit_puts_one_shard_out_of_work_and_no_other() {
+fn flipped_bit_disables_only_its_shard() {
     let keys = RunKeys::new(Keyspace::default());
     for (part, key) in [
         ("definition", keys.definition(TENANT, shard(2))),
@@ -107,7 +98,7 @@ fn a_changed_bit_puts_one_shard_out_of_work_and_no_other() {
 }
 
 #[test]
-fn a_changed_bit_of_what_only_advises_stops_nobody() {
+fn flipped_bit_of_an_advisory_record_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let keys = RunKeys::new(Keyspace::default());
     block_on(async {
@@ -120,11 +111,11 @@ fn a_changed_bit_of_what_only_advises_stops_nobody() {
         assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
         holding.request_split(TENANT, shard(0), worker(2), 600_000).await.unwrap();
         flip(folder.path(), &keys.waiting(TENANT, RUN, worker(2)));
-        flip(folder.path(), &keys.ask(TENANT, shard(0)));
-        flip(folder.path(), &keys.asker(TENANT, RUN, worker(2)));
+        flip(folder.path(), &keys.split_request(TENANT, shard(0)));
+        flip(folder.path(), &keys.requester(TENANT, RUN, worker(2)));
         flip(folder.path(), &keys.open(TENANT, shard(0)));
         flip(folder.path(), &keys.open(TENANT, shard(1)));
-        // Somebody who knows nothing yet reads all of it.
+        // A new coordinator reads all records.
         let coordinator = open(folder.path()).await;
         let nothing = coordinator.claim_next_available(TENANT, RUN, worker(3)).await;
         assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
@@ -138,7 +129,7 @@ fn a_changed_bit_of_what_only_advises_stops_nobody() {
 }
 
 #[test]
-fn a_changed_bit_of_a_run_keeps_no_other_from_being_listed_and_taken_away() {
+fn flipped_bit_of_a_run_does_not_affect_other_runs() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let coordinator = open(folder.path()).await;
@@ -154,12 +145,12 @@ fn a_changed_bit_of_a_run_keeps_no_other_from_being_listed_and_taken_away() {
         coordinator.collect_into(at_once, &mut listed).await.unwrap();
         assert_eq!(listed, [other]);
         let damaged = coordinator.get_run(TENANT, RUN).await;
-        assert!(damaged.unwrap_err().to_string().contains("run"), "the damaged one is named");
+        assert!(damaged.unwrap_err().to_string().contains("run"), "the damaged run is not named");
     });
 }
 
 #[test]
-fn a_changed_bit_of_a_key_hides_no_shard_in_silence() {
+fn flipped_bit_of_a_key_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let keys = RunKeys::new(Keyspace::default());
     block_on(async {
@@ -169,9 +160,9 @@ fn a_changed_bit_of_a_key_hides_no_shard_in_silence() {
         let (key, other) = (keys.open(TENANT, shard(0)), keys.open(TENANT, shard(1)));
         let sql = "UPDATE entry SET key = ?2 WHERE key = ?1";
         assert_eq!(tool.execute(sql, (key.as_bytes(), other.as_bytes())).unwrap(), 1);
-        let told = open(folder.path()).await.claim_next_available(TENANT, RUN, worker(1)).await;
-        let Err(ClaimError::BackendError(InfraError::Corrupt { message, .. })) = told else {
-            panic!("{told:?}");
+        let claimed = open(folder.path()).await.claim_next_available(TENANT, RUN, worker(1)).await;
+        let Err(ClaimError::BackendError(InfraError::Corrupt { message, .. })) = claimed else {
+            panic!("{claimed:?}");
         };
         assert!(message.contains(&other.to_string()), "{message}");
     });

@@ -1,4 +1,4 @@
-//! A process that stands still while it holds a shard on the file store.
+//! A process that is paused while it holds a shard on the file store.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ const FOLDER: &str = "SHARDWRIGHT_STANDSTILL_FOLDER";
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);
 const RUN: RunId = RunId::from_raw(1);
 const LEASE_MS: u64 = 1_000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Runtime::new().unwrap().block_on(future)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// What the other test starts, to stop it: holds a shard, and goes on when it is told to.
+/// Runs in a child process of the other test: holds a shard, and continues on a signal.
 #[test]
 fn holder() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -51,15 +51,15 @@ fn holder() {
         let held = coordinator.claim_next_available(TENANT, RUN, WorkerId::from_raw(1)).await;
         let lease = held.unwrap().lease;
         fs::write(folder.join("held"), "").unwrap();
-        wait_until("nobody says to go on", || folder.join("go on").exists());
+        wait_until("the child was never continued", || folder.join("go on").exists());
         let cursor = CursorUpdate::at(b"b");
-        let told = coordinator.checkpoint(TENANT, &lease, cursor, OpId::from_raw(2)).await;
-        fs::write(folder.join("unfinished"), format!("{told:?}")).unwrap();
-        fs::rename(folder.join("unfinished"), folder.join("told")).unwrap();
+        let answer = coordinator.checkpoint(TENANT, &lease, cursor, OpId::from_raw(2)).await;
+        fs::write(folder.join("unfinished"), format!("{answer:?}")).unwrap();
+        fs::rename(folder.join("unfinished"), folder.join("answer")).unwrap();
     });
 }
 
-/// A child that is killed when this is dropped, also if it stands still.
+/// A child process that is killed on drop, even if it is paused.
 struct Holder(Child);
 
 impl Holder {
@@ -77,13 +77,15 @@ impl Holder {
         assert!(kill.args([signal, &self.0.id().to_string()]).status().unwrap().success());
     }
 
-    /// Stops it outside of a write.
+    /// Pauses the child outside of a write.
     fn stop(&self, folder: &Path) {
         let turn = File::open(folder.join("state/locks/turn")).unwrap();
         let stat = format!("/proc/{}/stat", self.0.id());
-        wait_until("it always writes", || {
+        wait_until("the child writes all the time", || {
             self.signal("-STOP");
-            wait_until("it does not stop", || fs::read_to_string(&stat).unwrap().contains(") T "));
+            wait_until("the child does not stop", || {
+                fs::read_to_string(&stat).unwrap().contains(") T ")
+            });
             let is_free = turn.try_lock().is_ok();
             if is_free {
                 turn.unlock().unwrap();
@@ -103,23 +105,23 @@ impl Drop for Holder {
 }
 
 #[test]
-fn a_holder_that_stands_still_is_overtaken_and_refused_by_its_fence() {
+fn paused_holder_is_overtaken_and_fenced() {
     let folder = tempfile::tempdir().unwrap();
     let mut holder = Holder::start(folder.path());
-    wait_until("nothing is held", || folder.path().join("held").exists());
+    wait_until("the child holds no shard", || folder.path().join("held").exists());
     holder.stop(folder.path());
     block_on(async {
         let coordinator = FileCoordinator::in_folder(folder.path().join("state")).await.unwrap();
         let worker = WorkerId::from_raw(2);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let taken = loop {
-            assert!(Instant::now() < deadline, "it is never taken over");
+            assert!(Instant::now() < deadline, "the shard is never taken over");
             match coordinator.claim_next_available(TENANT, RUN, worker).await {
                 Ok(taken) => break taken,
                 Err(ClaimError::NoneAvailable(_)) => {
-                    // Nobody rings when a deadline passes.
-                    let heard = coordinator.claimable(TENANT, RUN);
-                    let _heard = tokio::time::timeout(Duration::from_millis(20), heard).await;
+                    // An expired lease sends no notification.
+                    let wake_up = coordinator.claimable(TENANT, RUN);
+                    let _woken = tokio::time::timeout(Duration::from_millis(20), wake_up).await;
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -128,10 +130,10 @@ fn a_holder_that_stands_still_is_overtaken_and_refused_by_its_fence() {
         coordinator.checkpoint(TENANT, &taken.lease, cursor, OpId::from_raw(3)).await.unwrap();
         fs::write(folder.path().join("go on"), "").unwrap();
         holder.signal("-CONT");
-        wait_until("it says nothing", || folder.path().join("told").exists());
-        let told = fs::read_to_string(folder.path().join("told")).unwrap();
-        assert!(told.contains("StaleFence"), "{told}");
-        // And what it was refused has changed nothing.
+        wait_until("the child reports no answer", || folder.path().join("answer").exists());
+        let answer = fs::read_to_string(folder.path().join("answer")).unwrap();
+        assert!(answer.contains("StaleFence"), "{answer}");
+        // The refused checkpoint has changed nothing.
         let cursor = CursorUpdate::at(b"n");
         coordinator.complete(TENANT, &taken.lease, cursor, OpId::from_raw(4)).await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Whether what a store holds goes together, counted anew from the records.
+//! Audit of a store: recounts everything from the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use shardwright_runs::records::{
 };
 use shardwright_store::{Key, ScanFrom, Store, Versioned};
 
-/// Everything under a keyspace, at one moment.
+/// All entries of a keyspace, at one revision.
 pub(crate) async fn contents(store: &impl Store, keys: &RunKeys) -> Vec<(Key, Versioned)> {
     let (mut all, mut page) = (Vec::new(), ScanFrom::first(1_000));
     loop {
@@ -31,7 +31,7 @@ pub(crate) async fn key_names(store: &impl Store, keys: &RunKeys) -> BTreeSet<St
 }
 
 #[derive(Default)]
-struct Books {
+struct StoredRecords {
     runs: BTreeMap<(TenantId, RunId), RunHeadRecord>,
     definitions: BTreeMap<(TenantId, ShardKey), DefinitionRecord>,
     shards: BTreeMap<(TenantId, ShardKey), ShardRecord>,
@@ -44,21 +44,21 @@ struct Books {
     of_runs: BTreeSet<(TenantId, RunId)>,
 }
 
-/// Fails if something is stored that does not belong there, or is missing, or miscounted.
+/// Fails if a record is unexpected, missing or miscounted.
 pub(crate) async fn audit(store: &impl Store, keys: &RunKeys) {
-    let mut books = Books::default();
+    let mut records = StoredRecords::default();
     for (key, found) in contents(store, keys).await {
-        let place = keys.parse(&key).unwrap_or_else(|| panic!("{key} is no key of ours"));
-        books.enter(place, &found.value);
+        let key = keys.parse(&key).unwrap_or_else(|| panic!("{key} is not a key of the keyspace"));
+        records.add(key, &found.value);
     }
-    books.check_runs();
-    books.check_shards();
-    books.check_counts();
+    records.check_runs();
+    records.check_shards();
+    records.check_counts();
 }
 
-impl Books {
-    fn enter(&mut self, place: StoreKey, value: &[u8]) {
-        match place {
+impl StoredRecords {
+    fn add(&mut self, key: StoreKey, value: &[u8]) {
+        match key {
             StoreKey::Meta(_) => {}
             StoreKey::QuotaTotal => {
                 self.total = ReservedShardsRecord::decode(value).unwrap().reserved
@@ -80,7 +80,7 @@ impl Books {
                 self.of_runs.insert((tenant, key.run));
             }
             // A run is named before it is created.
-            StoreKey::Purpose(..) => {}
+            StoreKey::Label(..) => {}
             StoreKey::Manifest(tenant, run) | StoreKey::Watermark(tenant, run) => {
                 self.of_runs.insert((tenant, run));
             }
@@ -104,7 +104,10 @@ impl Books {
                         let binding = BindingRecord::decode(value).unwrap();
                         self.owners.insert((tenant, ShardKey::new(run, shard)), binding);
                     }
-                    ViewKey::Gate | ViewKey::Waiting(_) | ViewKey::Ask(_) | ViewKey::Asker(_) => {}
+                    ViewKey::Gate
+                    | ViewKey::Waiting(_)
+                    | ViewKey::SplitRequest(_)
+                    | ViewKey::Requester(_) => {}
                 }
             }
         }
@@ -112,12 +115,12 @@ impl Books {
 
     fn check_runs(&self) {
         assert!(self.definitions.is_empty(), "shards without progress: {:?}", self.definitions);
-        for place in self.of_runs.iter().chain(&self.staged).chain(self.counts.keys()) {
-            assert!(self.runs.contains_key(place), "something is left of the run {place:?}");
+        for key in self.of_runs.iter().chain(&self.staged).chain(self.counts.keys()) {
+            assert!(self.runs.contains_key(key), "records are left of the run {key:?}");
         }
-        for place in &self.staged {
-            let status = self.runs[place].status;
-            assert_eq!(status, RunStatus::Initializing, "{place:?} has a stage");
+        for key in &self.staged {
+            let status = self.runs[key].status;
+            assert_eq!(status, RunStatus::Initializing, "{key:?} has a stage");
         }
     }
 
@@ -126,13 +129,13 @@ impl Books {
             let is_open = self.open.contains(&(*tenant, *key));
             assert_eq!(is_open, shard.head.status == ShardStatus::Active, "{key:?} is open");
         }
-        for place in &self.open {
-            assert!(self.shards.contains_key(place), "{place:?} is open and does not exist");
+        for key in &self.open {
+            assert!(self.shards.contains_key(key), "{key:?} is open and does not exist");
         }
-        for (place, binding) in &self.owners {
-            let head = &self.shards[place].head;
+        for (key, binding) in &self.owners {
+            let head = &self.shards[key].head;
             let held = head.lease.map(|holder| (holder.owner, head.fence));
-            assert_eq!(held, Some((binding.owner, binding.fence)), "{place:?} is bound");
+            assert_eq!(held, Some((binding.owner, binding.fence)), "{key:?} is bound");
         }
     }
 
@@ -141,13 +144,13 @@ impl Books {
         for (tenant, key) in self.shards.keys() {
             *by_run.entry((*tenant, key.run)).or_insert(0_u64) += 1;
         }
-        for (place, count) in &self.counts {
-            let is_staged = self.staged.contains(place);
-            let shards = by_run.remove(place).unwrap_or_default();
-            assert!(shards == count.used || is_staged, "{place:?} has {shards}, not {count:?}");
-            *by_tenant.entry(place.0).or_insert(0) += count.reserved;
+        for (key, count) in &self.counts {
+            let is_staged = self.staged.contains(key);
+            let shards = by_run.remove(key).unwrap_or_default();
+            assert!(shards == count.used || is_staged, "{key:?} has {shards}, not {count:?}");
+            *by_tenant.entry(key.0).or_insert(0) += count.reserved;
         }
-        assert!(by_run.is_empty(), "shards that nobody counts: {by_run:?}");
+        assert!(by_run.is_empty(), "shards without a counter: {by_run:?}");
         assert_eq!(self.total, by_tenant.values().sum::<u64>(), "reserved in all");
         assert_eq!(self.tenants, by_tenant, "reserved by tenants");
     }

@@ -1,4 +1,4 @@
-//! Coordinators in a world whose clock the test moves.
+//! Coordinators with a clock that the test moves.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -18,7 +18,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) use base::{ManualClock, TestEnv, block_on, world};
-use shardwright_contracts::{LogicalTime, TenantId};
+use shardwright_contracts::{
+    CursorUpdate, InitialShardInput, LogicalTime, ShardId, ShardSpecRef, TenantId,
+};
 use shardwright_coordination::StateTransitionEvent;
 use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_engine::keyspace::Keyspace;
@@ -26,7 +28,7 @@ use shardwright_runs::{Delivery, EngineConfig, EventStream, LeaseBinding, Stored
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
-/// Without allowances, so that what happens when is exact.
+/// Without allowances, so that timing is exact.
 pub(crate) fn exact() -> EngineConfig {
     EngineConfig {
         skew_allowance_ms: 0,
@@ -42,7 +44,7 @@ pub(crate) async fn in_memory(clock: &ManualClock, config: EngineConfig) -> InMe
     over(MemoryStore::new(Arc::new(clock.clone())), clock, config).await
 }
 
-/// The coordinator over some store, in a world whose clock the test moves.
+/// A coordinator over a store, with a clock that the test moves.
 pub(crate) async fn over(
     store: impl Store,
     clock: &ManualClock,
@@ -52,11 +54,10 @@ pub(crate) async fn over(
     StoredCoordinator::open(store, env, Keyspace::new("test/").unwrap(), config).await.unwrap()
 }
 
-/// What the suite for coordination backends needs, over some store. What the store itself needs
-/// to live is kept beside it.
+/// Harness of the conformance suite over a store. Also owns the store's resources.
 pub(crate) struct Over<K> {
     backend: StoredCoordinator,
-    told: Told,
+    events: EventLog,
     clock: ManualClock,
     tenants: Tenants,
     _kept: K,
@@ -64,12 +65,12 @@ pub(crate) struct Over<K> {
 
 impl<K> Over<K> {
     pub(crate) async fn new(store: impl Store, kept: K) -> Self {
-        // Not at zero, which is when nothing has happened yet.
+        // Not at zero, which is the initial time.
         let clock = ManualClock::default();
         clock.advance(1_000);
         let backend = over(store, &clock, for_suite()).await;
-        let told = Told::by(&backend);
-        Self { backend, told, clock, tenants: Tenants::default(), _kept: kept }
+        let events = EventLog::of(&backend);
+        Self { backend, events, clock, tenants: Tenants::default(), _kept: kept }
     }
 }
 
@@ -89,39 +90,61 @@ impl<K: Sync> Harness for Over<K> {
     }
 
     async fn take_events(&self, tenant: TenantId) -> Vec<StateTransitionEvent> {
-        self.told.take(tenant)
+        self.events.take(tenant)
     }
 }
 
-/// As exact, and with the pause between claims that the suite expects.
+/// Like [`exact`], with the claim cooldown that the suite expects.
 pub(crate) fn for_suite() -> EngineConfig {
     EngineConfig { claim_cooldown_interval_ms: COOLDOWN_MS, ..exact() }
 }
 
-/// What a coordinator has told.
-pub(crate) struct Told(Mutex<(EventStream, Vec<StateTransitionEvent>)>);
+/// Events of a coordinator.
+pub(crate) struct EventLog(Mutex<(EventStream, Vec<StateTransitionEvent>)>);
 
-impl Told {
-    pub(crate) fn by(coordinator: &StoredCoordinator) -> Self {
+impl EventLog {
+    pub(crate) fn of(coordinator: &StoredCoordinator) -> Self {
         Self(Mutex::new((coordinator.subscribe(), Vec::new())))
     }
 
-    /// What was told of a tenant, as far as it can be heard now.
+    /// Takes the events of a tenant that are available now.
     pub(crate) fn take(&self, tenant: TenantId) -> Vec<StateTransitionEvent> {
-        let mut told = self.0.lock().unwrap();
-        let (listener, untold) = &mut *told;
+        let mut events = self.0.lock().unwrap();
+        let (stream, pending) = &mut *events;
         let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(heard) = pin!(listener.next()).poll(&mut context) {
-            match heard {
-                Some(Delivery::Event(event)) => untold.push((*event).clone()),
+        while let Poll::Ready(next) = pin!(stream.next()).poll(&mut context) {
+            match next {
+                Some(Delivery::Event(event)) => pending.push((*event).clone()),
                 other => panic!("{other:?}"),
             }
         }
-        untold.extract_if(.., |event| event.tenant == tenant).collect()
+        pending.extract_if(.., |event| event.tenant == tenant).collect()
     }
 }
 
-/// Tenants that nobody has used.
+/// A manifest of equal shards.
+pub(crate) struct Manifest(Vec<[String; 2]>);
+
+impl Manifest {
+    pub(crate) fn of(shards: usize) -> Self {
+        let bound = |index: usize| format!("{index:06}");
+        Self((0..shards).map(|index| [bound(index), bound(index + 1)]).collect())
+    }
+
+    pub(crate) fn inputs(&self) -> Vec<InitialShardInput<'_>> {
+        self.0
+            .iter()
+            .zip(0..)
+            .map(|([start, end], id)| InitialShardInput {
+                shard: ShardId::from_raw(id),
+                spec: ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"meta"),
+                cursor: CursorUpdate::initial(),
+            })
+            .collect()
+    }
+}
+
+/// Tenants that no test has used.
 #[derive(Default)]
 pub(crate) struct Tenants(AtomicU64);
 

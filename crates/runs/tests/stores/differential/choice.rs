@@ -1,7 +1,7 @@
-//! Which call comes next: drawn from a seed, and made concrete against what has happened so far.
+//! Choice of the next call, drawn from a seed and resolved against the history.
 //!
-//! A concrete call carries all that it needs. So any part of a sequence can be left out and the
-//! rest still means something, which is how a failing sequence is made short.
+//! A resolved call is self-contained. So any part of a sequence can be removed, which allows
+//! shortening a failing sequence.
 
 use shardwright_contracts::{
     CursorInput, CursorSemantics, FenceEpoch, OpId, RunId, ShardId, ShardInput, ShardKey,
@@ -23,17 +23,17 @@ use super::op::Op;
 /// Requests of the sequences own their bytes.
 type Call = Request<Vec<u8>>;
 
-/// One step of a sequence: what kind of call, and the numbers that decide its details.
+/// One step of a sequence: the kind of call, and the seed of its details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
-    kind: RecordKind,
+    kind: CallKind,
     dice: u64,
-    /// What the world does meanwhile.
-    pub(crate) mood: u64,
+    /// Interleaving of background tasks.
+    pub(crate) interleaving: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RecordKind {
+enum CallKind {
     Create,
     Register,
     CreateWith,
@@ -60,59 +60,59 @@ enum RecordKind {
     Repeat,
 }
 
-const WEIGHTS: &[(RecordKind, u32)] = &[
-    (RecordKind::Create, 2),
-    (RecordKind::Register, 3),
-    (RecordKind::CreateWith, 4),
-    (RecordKind::Acquire, 8),
-    (RecordKind::Claim, 14),
-    (RecordKind::Candidates, 3),
-    (RecordKind::Renew, 6),
-    (RecordKind::Checkpoint, 14),
-    (RecordKind::Complete, 7),
-    (RecordKind::Park, 4),
-    (RecordKind::Release, 4),
-    (RecordKind::Replace, 6),
-    (RecordKind::Residual, 7),
-    (RecordKind::Ask, 7),
-    (RecordKind::Decline, 4),
-    (RecordKind::Unpark, 4),
-    (RecordKind::Name, 3),
-    (RecordKind::Names, 2),
-    (RecordKind::Look, 1),
-    (RecordKind::Progress, 4),
-    (RecordKind::List, 3),
-    (RecordKind::Change, 4),
-    (RecordKind::Advance, 9),
-    (RecordKind::Repeat, 9),
+const WEIGHTS: &[(CallKind, u32)] = &[
+    (CallKind::Create, 2),
+    (CallKind::Register, 3),
+    (CallKind::CreateWith, 4),
+    (CallKind::Acquire, 8),
+    (CallKind::Claim, 14),
+    (CallKind::Candidates, 3),
+    (CallKind::Renew, 6),
+    (CallKind::Checkpoint, 14),
+    (CallKind::Complete, 7),
+    (CallKind::Park, 4),
+    (CallKind::Release, 4),
+    (CallKind::Replace, 6),
+    (CallKind::Residual, 7),
+    (CallKind::Ask, 7),
+    (CallKind::Decline, 4),
+    (CallKind::Unpark, 4),
+    (CallKind::Name, 3),
+    (CallKind::Names, 2),
+    (CallKind::Look, 1),
+    (CallKind::Progress, 4),
+    (CallKind::List, 3),
+    (CallKind::Change, 4),
+    (CallKind::Advance, 9),
+    (CallKind::Repeat, 9),
 ];
 
-/// Draws a whole sequence. It begins with a run or two, or nothing else would come to much.
+/// Draws a sequence. It begins with two runs, because other calls need them.
 pub(crate) fn draw(rng: &mut fastrand::Rng) -> Vec<Choice> {
     let length = rng.usize(30..=60);
     let total: u32 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
     (0..length)
         .map(|step| {
-            let mut place = rng.u32(..total);
+            let mut drawn_weight = rng.u32(..total);
             let drawn = WEIGHTS.iter().find(|(_, weight)| {
-                let is_here = place < *weight;
-                place = place.saturating_sub(*weight);
-                is_here
+                let is_drawn = drawn_weight < *weight;
+                drawn_weight = drawn_weight.saturating_sub(*weight);
+                is_drawn
             });
-            let kind = drawn.map_or(RecordKind::Claim, |(kind, _)| *kind);
-            let kind = if step < 2 { RecordKind::CreateWith } else { kind };
-            Choice { kind, dice: rng.u64(..), mood: rng.u64(..) }
+            let kind = drawn.map_or(CallKind::Claim, |(kind, _)| *kind);
+            let kind = if step < 2 { CallKind::CreateWith } else { kind };
+            Choice { kind, dice: rng.u64(..), interleaving: rng.u64(..) }
         })
         .collect()
 }
 
 impl Choice {
-    /// The step that this choice means after what has happened.
+    /// Resolves the choice against the history.
     pub(crate) fn resolve(self, memory: &Memory) -> Op {
         let mut dice = Dice(fastrand::Rng::with_seed(self.dice));
         match self.kind {
-            RecordKind::Advance => return Op::Advance(dice.pause(memory)),
-            RecordKind::Repeat => {
+            CallKind::Advance => return Op::Advance(dice.pause(memory)),
+            CallKind::Repeat => {
                 if let Some(op) = dice.pick(&memory.history) {
                     return op.clone();
                 }
@@ -127,51 +127,51 @@ impl Choice {
     fn resolve_call(self, dice: &mut Dice, memory: &Memory, tenant: TenantId) -> (TenantId, Call) {
         let run = RunId::from_raw(if dice.one_in(4) { 2 } else { 1 });
         let request = match self.kind {
-            RecordKind::Create => CreateRun { run, config: dice.config() }.into(),
-            RecordKind::Register => {
+            CallKind::Create => CreateRun { run, config: dice.config() }.into(),
+            CallKind::Register => {
                 RegisterShards { run, shards: dice.roots(), op: dice.op() }.into()
             }
-            RecordKind::CreateWith => {
+            CallKind::CreateWith => {
                 let (config, shards) = (dice.config(), dice.roots());
                 CreateRunWithShards { run, config, shards, op: dice.op() }.into()
             }
-            RecordKind::Acquire => {
+            CallKind::Acquire => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 return (tenant, Acquire { key, worker: dice.worker() }.into());
             }
-            RecordKind::Claim => Claim { run, worker: dice.worker() }.into(),
-            RecordKind::Candidates => {
+            CallKind::Claim => Claim { run, worker: dice.worker() }.into(),
+            CallKind::Candidates => {
                 let limit = if dice.one_in(3) { dice.0.usize(..4) } else { 1_000 };
                 CollectClaimCandidates { run, worker: dice.worker(), limit }.into()
             }
-            RecordKind::Ask => {
+            CallKind::Ask => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 let (requester, patience_ms) = (dice.worker(), dice.0.u64(..150));
                 return (tenant, RequestSplit { key, requester, patience_ms }.into());
             }
-            RecordKind::Unpark => {
+            CallKind::Unpark => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 return (tenant, UnparkShard { key, op: dice.op() }.into());
             }
-            RecordKind::Name => dice.naming(),
-            RecordKind::Names => dice.names(run),
-            RecordKind::Progress => GetRunProgress { run }.into(),
-            RecordKind::List => ListShards { run, filter: dice.filter() }.into(),
-            RecordKind::Change => ChangeRun { run, change: dice.change(), op: dice.op() }.into(),
-            RecordKind::Look | RecordKind::Advance | RecordKind::Repeat => GetRun { run }.into(),
-            RecordKind::Renew
-            | RecordKind::Checkpoint
-            | RecordKind::Complete
-            | RecordKind::Park
-            | RecordKind::Release
-            | RecordKind::Replace
-            | RecordKind::Residual
-            | RecordKind::Decline => return self.resolve_hold(dice, memory, tenant),
+            CallKind::Name => dice.naming(),
+            CallKind::Names => dice.names(run),
+            CallKind::Progress => GetRunProgress { run }.into(),
+            CallKind::List => ListShards { run, filter: dice.filter() }.into(),
+            CallKind::Change => ChangeRun { run, change: dice.change(), op: dice.op() }.into(),
+            CallKind::Look | CallKind::Advance | CallKind::Repeat => GetRun { run }.into(),
+            CallKind::Renew
+            | CallKind::Checkpoint
+            | CallKind::Complete
+            | CallKind::Park
+            | CallKind::Release
+            | CallKind::Replace
+            | CallKind::Residual
+            | CallKind::Decline => return self.resolve_hold(dice, memory, tenant),
         };
         (tenant, request)
     }
 
-    /// Something a holder does, mostly with a lease that is still good.
+    /// A call of a holder, mostly with a valid lease.
     fn resolve_hold(
         self,
         dice: &mut Dice,
@@ -184,19 +184,19 @@ impl Choice {
         let tenant = if dice.one_in(25) { stranger } else { held.tenant };
         let lease = if dice.one_in(20) { dice.forged(&held.lease) } else { held.lease };
         let request = match self.kind {
-            RecordKind::Checkpoint => {
+            CallKind::Checkpoint => {
                 Checkpoint { lease, cursor: dice.mark(held), op: dice.op() }.into()
             }
-            RecordKind::Complete => {
+            CallKind::Complete => {
                 Complete { lease, cursor: dice.last_mark(held), op: dice.op() }.into()
             }
-            RecordKind::Park => {
+            CallKind::Park => {
                 let (reason, detail) = (dice.reason(), dice.detail());
                 ParkShard { lease, reason, detail, op: dice.op() }.into()
             }
-            RecordKind::Release => Release { lease, op: dice.op() }.into(),
-            RecordKind::Replace => dice.replacement(lease, held),
-            RecordKind::Residual => {
+            CallKind::Release => Release { lease, op: dice.op() }.into(),
+            CallKind::Replace => dice.replacement(lease, held),
+            CallKind::Residual => {
                 let parent = dice.parent(held);
                 let cut = dice.key_in(&parent);
                 let Part { start, end, metadata, .. } = parent;
@@ -204,7 +204,7 @@ impl Choice {
                 let residual = SpecInput::new(cut, end, metadata);
                 SplitResidual { lease, narrowed, residual, op: dice.op() }.into()
             }
-            RecordKind::Decline => DeclineSplit { lease, pause_ms: dice.0.u64(..150) }.into(),
+            CallKind::Decline => DeclineSplit { lease, pause_ms: dice.0.u64(..150) }.into(),
             _ => Renew { lease }.into(),
         };
         (tenant, request)
@@ -231,7 +231,7 @@ impl Dice {
         WorkerId::from_raw(self.0.u64(1..=4))
     }
 
-    /// Few ids, so that some are used twice for different things.
+    /// Few ids, so that some are used for different operations.
     fn op(&mut self) -> OpId {
         OpId::from_raw(self.0.u64(1..=60))
     }
@@ -252,7 +252,7 @@ impl Dice {
         }
     }
 
-    /// Mostly one of the last leases, now and then one from long ago.
+    /// Mostly a recent lease, sometimes an old one.
     fn held<'m>(&mut self, memory: &'m Memory) -> Option<&'m Held> {
         let recent = memory.held.len().saturating_sub(4);
         let from = if self.one_in(5) { 0 } else { recent };
@@ -292,7 +292,7 @@ impl Dice {
         RunName::new(if self.one_in(3) { "weekly" } else { "nightly" }).unwrap()
     }
 
-    /// A key of one or two letters that is likely to be in the range.
+    /// A key of one or two letters that is probably in the range.
     fn key_in(&mut self, part: &Part) -> Vec<u8> {
         let letter = |text: &Vec<u8>, none: u8| text.first().copied().unwrap_or(none);
         let (first, last) = (letter(&part.start, b'a'), letter(&part.end, b'z'));
@@ -318,7 +318,7 @@ impl Dice {
         CursorInput::new(last_key, Some(self.token()))
     }
 
-    /// Mostly where the shard stands, which is always good enough to complete it.
+    /// Mostly the shard's cursor, with which it can always be completed.
     fn last_mark(&mut self, held: &Held) -> CursorInput<Vec<u8>> {
         if self.one_in(3) { self.mark(held) } else { held.part.cursor.clone() }
     }
@@ -332,7 +332,7 @@ impl Dice {
         vec![b'd'; length]
     }
 
-    /// The shard as the holder knows it, or another range, whose plans do not fit the shard.
+    /// The shard as the holder knows it, or another range, whose plans are invalid.
     fn parent(&mut self, held: &Held) -> Part {
         let mut parent = held.part.clone();
         match self.0.u32(..12) {
@@ -352,7 +352,7 @@ impl Dice {
         if !self.one_in(8) {
             cuts.retain(|cut| parent.start < *cut && *cut < parent.end);
         }
-        // Cuts behind the cursor make a plan that lets work be done again, which is allowed.
+        // Cuts behind the cursor repeat work, which is allowed.
         cuts.sort();
         cuts.dedup();
         let starts = std::iter::once(&parent.start).chain(&cuts);
@@ -393,7 +393,7 @@ impl Dice {
                 (ShardId::from_raw(id), Part { start, end, metadata, cursor })
             })
             .collect();
-        self.spoil(&mut roots);
+        self.invalidate(&mut roots);
         let input = |(shard, part): &(ShardId, Part)| {
             let part = part.to_split();
             ShardInput { shard: *shard, spec: part.spec, cursor: part.cursor }
@@ -401,11 +401,11 @@ impl Dice {
         roots.iter().map(input).collect()
     }
 
-    /// Now and then a manifest is none.
-    fn spoil(&mut self, roots: &mut Vec<(ShardId, Part)>) {
-        let fate = self.0.u32(..60);
+    /// Sometimes makes a manifest invalid.
+    fn invalidate(&mut self, roots: &mut Vec<(ShardId, Part)>) {
+        let kind = self.0.u32(..60);
         let Some((id, part)) = roots.last_mut() else { return };
-        match fate {
+        match kind {
             0 => *id = ShardId::from_raw(0),
             1 => *id = ShardId::from_raw(1 << 63),
             2 => part.end = Vec::new(),
@@ -441,7 +441,7 @@ impl Dice {
         }
     }
 
-    /// A little while, or just until a lease ends, or one millisecond before or after.
+    /// A short time, or until a lease ends, plus or minus a millisecond.
     fn pause(&mut self, memory: &Memory) -> u64 {
         let now = memory.now.as_millis();
         match self.held(memory) {

@@ -1,4 +1,4 @@
-//! What the test remembers of a sequence, to choose what comes next.
+//! History of a sequence, for the choice of the next call.
 
 use shardwright_contracts::{
     CursorInput, CursorUpdate, LogicalTime, ShardId, ShardKey, ShardSpecRef, SplitPart, TenantId,
@@ -10,7 +10,7 @@ use shardwright_coordination::{
 
 use super::op::Op;
 
-/// A range that owns its bytes, with how far it is processed.
+/// A range that owns its bytes, with its cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) start: Vec<u8>,
@@ -36,7 +36,7 @@ impl Part {
     }
 }
 
-/// A lease that was granted, and the shard as its holder knows it.
+/// A granted lease, and the shard as its holder knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) tenant: TenantId,
@@ -57,7 +57,7 @@ impl Memory {
         Self { now, held: Vec::new(), shards: Vec::new(), history: Vec::new() }
     }
 
-    /// Takes note of what a call came to.
+    /// Records the answer of a call.
     pub(crate) fn note(&mut self, tenant: TenantId, request: &Request<Vec<u8>>, answer: &Answer) {
         self.history.push(Op::Call(tenant, Box::new(request.clone())));
         let Ok(reply) = answer else { return };

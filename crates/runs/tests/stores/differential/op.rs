@@ -1,19 +1,19 @@
-//! What is done to both, as data, and what they answer.
+//! Steps of a sequence, as data.
 
 use std::fmt;
 
 use shardwright_contracts::TenantId;
 use shardwright_coordination::{Answer, Backend, Request};
 
-/// One step of a sequence, with everything it needs.
+/// One self-contained step of a sequence.
 #[derive(Clone)]
 pub(crate) enum Op {
     Call(TenantId, Box<Request<Vec<u8>>>),
-    /// Not a call: time passes.
+    /// Advances the clock.
     Advance(u64),
 }
 
-/// Shows the bytes of a request behind it, in the order of its fields.
+/// Prints the request, and then its bytes in the order of its fields.
 impl fmt::Debug for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Call(tenant, request) = self else {

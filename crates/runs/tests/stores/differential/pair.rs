@@ -1,4 +1,4 @@
-//! The reference and the stored coordinator, side by side in one world.
+//! The reference and the stored coordinator in one simulated environment.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,23 +29,23 @@ use super::tally::Tally;
 use crate::support::audit::audit;
 use crate::support::world::World;
 
-/// What differs from sequence to sequence.
+/// Settings that differ between sequences.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     limits: ShardLimits,
     cooldown_ms: u64,
     is_bound: bool,
-    /// How often the store was restored from a backup before.
+    /// Number of earlier restores from a backup.
     generation: u32,
-    /// Calls go to one coordinator or the other, on one store.
+    /// Whether two coordinators share the store.
     has_two: bool,
-    /// Whether watches are followed only now and then.
+    /// Whether watches are followed only sometimes.
     is_lazy: bool,
 }
 
 impl Setting {
-    /// A store that tells watches on threads of its own cannot be shared: what one coordinator
-    /// does is not known to the other at once.
+    /// A store with its own threads for watches cannot be shared: changes of one coordinator reach
+    /// the other with a delay.
     pub(crate) fn draw(rng: &mut fastrand::Rng, may_share: bool) -> Self {
         let limits = match rng.u32(..3) {
             0 => ShardLimits { per_tenant: 7, total: 9 },
@@ -68,7 +68,7 @@ impl Setting {
         CoordinatorRuntimeConfig {
             max_shards_per_tenant: self.limits.per_tenant,
             max_total_shards: self.limits.total,
-            // What the stored one claims is acquired here, which starts no pause.
+            // The reference acquires what the stored coordinator claims, which starts no cooldown.
             claim_cooldown_interval_ms: 0,
             slab_capacity: 128 << 10,
             fence_floor: floor.unwrap_or(FenceEpoch::INITIAL),
@@ -92,7 +92,7 @@ impl Setting {
 
 type Engine = StoredCoordinator;
 
-/// Both, and what has happened so far.
+/// Both coordinators, and the history.
 pub(crate) struct Pair {
     setting: Setting,
     world: World,
@@ -105,7 +105,7 @@ pub(crate) struct Pair {
     cooldowns: BTreeMap<(TenantId, WorkerId), LogicalTime>,
 }
 
-/// The two did not say the same.
+/// The two disagree.
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) what: &'static str,
@@ -144,8 +144,8 @@ impl Pair {
                 let opened =
                     StoredCoordinator::open(store.clone(), env, keys.clone(), setting.engine());
                 let engine = world.block_on(opened).unwrap();
-                let listener = engine.subscribe();
-                (engine, listener)
+                let stream = engine.subscribe();
+                (engine, stream)
             })
             .collect();
         let mut reference = InMemoryCoordinator::try_new(setting.reference()).unwrap();
@@ -163,16 +163,16 @@ impl Pair {
         }
     }
 
-    /// Does one thing to both and compares what they say. The mood decides which of several
-    /// coordinators does it, and whether watches are followed before.
-    pub(crate) fn step(&mut self, op: &Op, mood: u64) -> Result<(), Mismatch> {
+    /// Sends one step to both and compares the answers. The interleaving decides which of several
+    /// coordinators gets it, and whether watches are followed before.
+    pub(crate) fn step(&mut self, op: &Op, interleaving: u64) -> Result<(), Mismatch> {
         match op {
             Op::Advance(millis) => {
                 self.world.advance(*millis);
                 self.memory.advance(*millis);
                 Ok(())
             }
-            Op::Call(tenant, request) => self.call(*tenant, request, mood),
+            Op::Call(tenant, request) => self.call(*tenant, request, interleaving),
         }
     }
 
@@ -180,21 +180,21 @@ impl Pair {
         &mut self,
         tenant: TenantId,
         request: &Request<Vec<u8>>,
-        mood: u64,
+        interleaving: u64,
     ) -> Result<(), Mismatch> {
-        if !self.setting.is_lazy || mood.is_multiple_of(8) {
+        if !self.setting.is_lazy || interleaving.is_multiple_of(8) {
             self.world.run_tasks();
         }
-        let place = (mood >> 32) as usize % self.engines.len();
-        let stored = self.world.block_on(perform(&self.engines[place].0, tenant, request));
-        let mut events = self.heard(place);
+        let index = (interleaving >> 32) as usize % self.engines.len();
+        let stored = self.world.block_on(perform(&self.engines[index].0, tenant, request));
+        let mut events = self.events(index);
         let reference = match request {
             Request::Claim(claim) => self.claim_alike(tenant, claim, &stored, &events)?,
             _ => self.world.block_on(perform(&self.reference, tenant, request)),
         };
         let mut expected = self.reference.lock().unwrap().take_events();
         if matches!(request, Request::Claim(_)) {
-            // Which of several shards is tried first is nobody's business.
+            // The order in which shards are tried does not matter.
             let order = |event: &StateTransitionEvent| format!("{event:?}");
             expected.sort_by_key(order);
             events.sort_by_key(order);
@@ -209,8 +209,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Lets the reference take what the stored coordinator has claimed; and if that claimed
-    /// nothing, lets the reference claim.
+    /// Lets the reference acquire what the stored coordinator has claimed. If that claimed nothing,
+    /// lets the reference claim.
     fn claim_alike(
         &mut self,
         tenant: TenantId,
@@ -229,7 +229,7 @@ impl Pair {
         };
         let acquire = |shard| ask(Acquire { key: ShardKey::new(run, shard), worker }.into());
         let Ok(Reply::Granted(state)) = claimed else { return Ok(ask(claim.clone().into())) };
-        // On its way it may have found shards that had been tried too often.
+        // The claim may have parked shards whose retries were exhausted.
         for event in events {
             if let EventKind::ShardParked { shard, .. } = event.kind {
                 let parked = matches!(acquire(shard), Err(CoordError::RetriesExhausted(_)));
@@ -244,13 +244,13 @@ impl Pair {
         Ok(acquired)
     }
 
-    /// What was told since it was last asked for.
-    fn heard(&mut self, place: usize) -> Vec<StateTransitionEvent> {
-        let (mut events, listener) = (Vec::new(), &mut self.engines[place].1);
+    /// Events since the last call.
+    fn events(&mut self, index: usize) -> Vec<StateTransitionEvent> {
+        let (mut events, stream) = (Vec::new(), &mut self.engines[index].1);
         loop {
             let next = poll_fn(|context| {
-                let next = pin!(listener.next()).poll(context);
-                Poll::Ready(if let Poll::Ready(heard) = next { heard } else { None })
+                let next = pin!(stream.next()).poll(context);
+                Poll::Ready(if let Poll::Ready(event) = next { event } else { None })
             });
             match self.world.block_on(next) {
                 Some(Delivery::Event(event)) => events.push((*event).clone()),
@@ -260,7 +260,7 @@ impl Pair {
         }
     }
 
-    /// Compares everything there is, and counts what is stored.
+    /// Compares all state, and audits the store.
     pub(crate) fn compare_all(&mut self) -> Result<(), Mismatch> {
         for tenant in [1, 2].map(|byte| TenantId::from_bytes([byte; TenantId::SIZE])) {
             self.call(tenant, &ListLabels {}.into(), 0)?;
@@ -278,8 +278,8 @@ impl Pair {
     }
 }
 
-/// An answer without what is not part of the protocol: the order of candidates; and, where others
-/// work on the same store, hints, which may be behind.
+/// An answer without parts that may differ: the order of candidates, and hints if other
+/// coordinators use the store.
 fn comparable(answer: &Answer, request: &Request<Vec<u8>>, strict: bool) -> Answer {
     let mut answer = answer.clone();
     match &mut answer {

@@ -1,11 +1,11 @@
-//! What the sequences came to, so that nobody believes in comparisons that were never made.
+//! Outcomes of the sequences, to prove that they cover the protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use shardwright_coordination::{Answer, CoordError, Request};
 
-/// How often each kind of call had each kind of outcome.
+/// Number of calls by kind and outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, u64>);
 
@@ -25,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// Fails unless every outcome that the sequences are meant to reach was reached.
+    /// Fails unless every expected outcome occurred.
     pub(crate) fn check(&self) {
         let missing: Vec<_> = MEANT.iter().filter(|name| !self.0.contains_key(**name)).collect();
         assert!(missing.is_empty(), "never happened: {missing:?}; what did: {self}");
@@ -38,7 +38,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// The name of an error's variant; of a split that is invalid, why.
+/// Name of an error's variant, or the reason of an invalid split.
 fn variant(error: &CoordError) -> String {
     let mut text = String::new();
     write!(text, "{error:?}").unwrap();
@@ -49,7 +49,7 @@ fn variant(error: &CoordError) -> String {
     }
 }
 
-/// What must have happened at least once.
+/// Outcomes that must occur.
 const MEANT: &[&str] = &[
     "acquire_and_restore AlreadyLeased",
     "acquire_and_restore RetriesExhausted",
