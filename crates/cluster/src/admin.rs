@@ -1,12 +1,12 @@
-//! What operators ask for, from any process.
+//! Requests of operators, from any process.
 //!
-//! It is stored at once, whoever leads and whether anybody does. Like the leader's writes it
-//! follows one version of the targets, so neither loses what the other wrote: whoever comes second
-//! decides anew.
+//! A request is stored at once, with or without a leader. Like the leader's writes it follows one
+//! version of the targets, so neither overwrites the other. The second writer decides again.
 
 use shardwright_contracts::{InfraError, LogicalTime, ShardId};
 use shardwright_engine::codec::Record;
 use shardwright_engine::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
+use shardwright_engine::{Operation, operation};
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
 use shardwright_placement::ops::{reassign, unpin};
 use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};
@@ -19,7 +19,7 @@ use super::targets::{Basis, Writing};
 use crate::keys::ClusterKey;
 use crate::records::DrainMarkRecord;
 
-const ADMIN: &str = "cluster.admin";
+const ADMIN: Operation = operation!("cluster.admin");
 
 impl Cluster {
     /// Moves a shard to a node.
@@ -41,12 +41,12 @@ impl Cluster {
         self.change_targets(to, |map, members, now| pin(map, members, shard, to, now)).await
     }
 
-    /// Lets a shard be moved again.
+    /// Allows a shard to be moved again.
     pub async fn unpin(&self, shard: ShardId) -> Result<TargetVersion, AdminError<PinRefused>> {
         self.change_targets(None, |map, _, _| unpin(map, shard)).await
     }
 
-    /// Stops everything that is moved for balance, or lets it go on.
+    /// Stops or resumes moves for balance.
     pub async fn set_frozen(
         &self,
         frozen: bool,
@@ -54,16 +54,16 @@ impl Cluster {
         self.change_targets(None, |map, _, _| freeze(map, frozen)).await
     }
 
-    /// Wants a node empty, or not any more. Tells whether that is new.
+    /// Orders that a node be emptied, or revokes the order. Returns whether that changes anything.
     ///
-    /// It holds for the address, whatever becomes of the node: one that restarts while it is being
-    /// emptied, or comes back before somebody says that it may, gets no shards.
+    /// The order applies to the address until it is revoked. A node that restarts or rejoins gets
+    /// no shards.
     pub async fn set_drained(&self, node: &NodeAddress, drained: bool) -> Result<bool, InfraError> {
         let key = ClusterKey::Drain(node.clone());
         self.core.driver.transact(&mut Draining { core: &self.core, key, drained }).await
     }
 
-    /// Changes targets as `decide` says, however often others come between, up to a bound.
+    /// Changes targets as `decide` returns, and retries up to a limit if other writers interfere.
     async fn change_targets<R: Send, D>(
         &self,
         to: Option<&NodeAddress>,
@@ -78,7 +78,7 @@ impl Cluster {
     }
 }
 
-/// A mark that a node is to be emptied, set or removed.
+/// Sets or removes the mark that a node is to be emptied.
 struct Draining<'c> {
     core: &'c Core,
     key: ClusterKey,
@@ -91,7 +91,7 @@ impl Transaction for Draining<'_> {
     type Output = bool;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         ADMIN
     }
 
@@ -113,9 +113,7 @@ impl Transaction for Draining<'_> {
     }
 
     fn finish(&mut self, _: Expect, is_new: bool, stored: Option<(&Commit, Revision)>) -> bool {
-        if let Some((commit, revision)) = stored {
-            self.core.note(commit, revision);
-        }
+        self.core.note_stored(stored);
         self.core.publish();
         is_new
     }
@@ -140,7 +138,7 @@ where
     type Output = TargetVersion;
     type Error = AdminError<R>;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         ADMIN
     }
 
@@ -158,7 +156,7 @@ where
     async fn decide(&mut self, basis: &Basis) -> Decided<TargetVersion, AdminError<R>> {
         let update = match (self.rule)(&basis.map, &basis.members, self.core.now()) {
             Ok(update) => update,
-            // It may be refused because it was stored before.
+            // The refusal may be caused by an earlier attempt that was stored.
             Err(refused) => match self.overtaken.clone() {
                 Some(unknown) => return Err(unknown),
                 None => return Ok(Decision::Refuse(AdminError::Refused(refused))),

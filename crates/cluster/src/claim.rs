@@ -4,6 +4,7 @@ use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, InfraError, ShardId};
 use shardwright_engine::fault;
 use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::{Operation, operation};
 use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::{Commit, Revision};
 
@@ -13,15 +14,15 @@ use super::session::Serving;
 use super::state::ClaimDraft;
 use crate::keys::ClusterKey;
 
-const CLAIM: &str = "cluster.claim";
+const CLAIM: Operation = operation!("cluster.claim");
 
 impl NodeMembership {
-    /// Claims shards, each for itself, and tells for each the fence or why it was not claimed, in
-    /// the order in which they were asked for.
+    /// Claims shards independently of each other. Returns for each, in the given order, its fence
+    /// or why it was not claimed.
     ///
-    /// A claim needs this membership and, where another node or life had the shard, the end of
-    /// that one's. A claim whose outcome stays unknown may show in the view later: whatever the
-    /// view says that this node holds, it holds.
+    /// The commit compares this membership and, if another node or incarnation held the shard, the
+    /// end of that one. A claim with an unknown outcome may appear in the view later: the node
+    /// holds every shard that the view shows as its own.
     pub async fn claim(
         &self,
         shards: &[ShardId],
@@ -31,8 +32,8 @@ impl NodeMembership {
         shards.iter().copied().zip(claimed).collect()
     }
 
-    /// The same, and tells of each as soon as it is known: one whose answer got lost holds up no
-    /// other.
+    /// Like [`Self::claim`], but yields each result as soon as it is known. A claim whose answer is
+    /// lost does not delay the others.
     pub fn claiming(
         &self,
         shards: Vec<ShardId>,
@@ -53,7 +54,7 @@ impl NodeMembership {
         self.core.driver.transact(&mut claiming).await?
     }
 
-    /// Reads anew who has a shard, and whether that one and this node are members.
+    /// Reloads the claim of a shard and the membership of its holder and of this node.
     async fn reload_shard(&self, shard: ShardId) -> Result<(), InfraError> {
         let holder = {
             let state = self.core.lock();
@@ -79,7 +80,7 @@ impl Transaction for Claiming<'_> {
     type Output = Result<FenceEpoch, ShardClaimError>;
     type Error = ShardClaimError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         CLAIM
     }
 
@@ -101,7 +102,7 @@ impl Transaction for Claiming<'_> {
         let draft = self.node.core.lock().draft_claim(self.shard, &self.node.holder);
         Ok(match draft {
             Ok(ClaimDraft { commit, fence }) => Decision::Commit(commit, fence),
-            // An attempt whose outcome was unknown has been stored, and others came after.
+            // An attempt with an unknown outcome was stored, and the key was written again later.
             Err(ShardClaimError::Refused(ClaimRefused::AlreadyHeld(fence)))
                 if self.is_overtaken =>
             {
@@ -121,9 +122,7 @@ impl Transaction for Claiming<'_> {
         fence: Option<FenceEpoch>,
         stored: Option<(&Commit, Revision)>,
     ) -> Result<FenceEpoch, ShardClaimError> {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
-        }
+        self.node.core.note_stored(stored);
         // In text, the revision is the fence.
         let by_revision = stored.map_or(0, |(_, revision)| revision.get());
         let by_revision = || FenceEpoch::from_raw(by_revision);

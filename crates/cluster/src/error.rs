@@ -5,25 +5,25 @@ use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardCount, Sha
 use super::options::{Layout, OptionsError};
 use crate::records::ClusterFormat;
 
-/// Why a process cannot take part in a cluster.
+/// Error of opening a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterOpenError {
-    /// Its options make no sense.
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// It sees the cluster differently.
+    /// The process has a different sharding than the cluster.
     #[error(transparent)]
     Join(#[from] JoinRefused),
-    /// It takes a cluster that others keep as text for smaller than that is.
-    #[error("the cluster has {at_least} shards or more, this process expects {ours}")]
+    /// The process expects fewer shards than a cluster stored as text has.
+    #[error("the cluster has at least {at_least} shards, but this process expects {ours}")]
     MoreShards {
-        /// As many as its keys tell of.
+        /// Number of shards that its keys prove.
         at_least: ShardCount,
-        /// The process's.
+        /// The process's value.
         ours: ShardCount,
     },
-    /// It would store the cluster in another way.
-    #[error("the cluster is stored as {}, this process would store it as {}", match .cluster {
+    /// The process expects another stored format.
+    #[error("the cluster is stored as {}, but this process expects {}", match .cluster {
         ClusterFormat::Native => "records",
         ClusterFormat::Seed => "text",
     }, match .ours {
@@ -31,20 +31,20 @@ pub enum ClusterOpenError {
         Layout::Seed { .. } => "text",
     })]
     Layout {
-        /// The cluster's way.
+        /// Format of the cluster.
         cluster: ClusterFormat,
-        /// The process's.
+        /// The process's value.
         ours: Layout,
     },
-    /// There is no such cluster, and this process makes none.
-    #[error("there is no such cluster")]
+    /// The cluster does not exist, and opening it does not create it.
+    #[error("the cluster does not exist")]
     NotThere,
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] shardwright_engine::setup::StoreOpenError),
 }
 
-/// A cluster did not get ready in time.
+/// The cluster was not ready in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cluster is not ready: {lacks}")]
 pub struct NotReady {
@@ -58,24 +58,24 @@ impl From<InfraError> for ClusterOpenError {
     }
 }
 
-/// Why a process did not become a member.
+/// Error of joining a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Somebody with that address is a member and stays.
-    #[error("{0} is a member already")]
+    /// Another process with that address remains a member.
+    #[error("{0} is already a member; stop the other process, or wait for its session to end")]
     AddressTaken(NodeAddress),
-    /// The text of existing clusters has no place for weights.
-    #[error("nodes of a cluster that is stored as text all weigh 1")]
+    /// The text format cannot store weights.
+    #[error("a cluster that is stored as text supports only weight 1")]
     Weight,
     /// The session ended before the process was a member.
-    #[error("the session ended before it was used")]
+    #[error("the session ended before the process was a member; try again")]
     SessionEnded,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// Why a shard was not claimed.
+/// Error of claiming a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardClaimError {
     /// A rule forbids it.
@@ -84,21 +84,21 @@ pub enum ShardClaimError {
     /// There is no such shard.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
-    /// What is stored of the shard cannot be read.
-    #[error("what is stored of shard {} cannot be read", .0.as_raw())]
+    /// The stored state of the shard cannot be read.
+    #[error("the stored state of shard {} cannot be read", .0.as_raw())]
     Unreadable(ShardId),
-    /// Whoever has the shard may be a member: what is stored of it cannot be read.
-    #[error("whether {0} is still a member cannot be read")]
+    /// The holder may still be a member: its membership record cannot be read.
+    #[error("the membership record of {0} cannot be read")]
     HolderUnreadable(NodeAddress),
-    /// The claimer is no member any more.
-    #[error("the membership is over")]
+    /// The claimer is no longer a member.
+    #[error("the membership has ended")]
     Over,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// Why a shard was not released.
+/// Error of releasing a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardReleaseError {
     /// A rule forbids it.
@@ -107,56 +107,56 @@ pub enum ShardReleaseError {
     /// There is no such shard.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
-    /// What is stored of the shard cannot be read.
-    #[error("what is stored of shard {} cannot be read", .0.as_raw())]
+    /// The stored state of the shard cannot be read.
+    #[error("the stored state of shard {} cannot be read", .0.as_raw())]
     Unreadable(ShardId),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// Why a node did not become the leader.
+/// Error of becoming the leader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeadError {
     /// A rule forbids it.
     #[error(transparent)]
     Refused(#[from] LeadRefused),
-    /// Whoever leads may be a member: what is stored of it cannot be read.
-    #[error("whether {0} is still a member cannot be read")]
+    /// The leader may still be a member: its membership record cannot be read.
+    #[error("the membership record of {0} cannot be read")]
     LeaderUnreadable(NodeAddress),
     /// The node is no member any more.
-    #[error("the membership is over")]
+    #[error("the membership has ended")]
     Over,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// Why a leader's step was not taken.
+/// Error of a leader's step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderStepError {
-    /// The node does not lead, or not any more.
+    /// The node does not lead.
     #[error(transparent)]
     Refused(#[from] LeaderRefused),
     /// The node is no member any more.
-    #[error("the membership is over")]
+    #[error("the membership has ended")]
     Over,
-    /// What is stored of all targets cannot be read, so none can be written.
-    #[error("what is stored of all targets cannot be read")]
+    /// The header of the targets cannot be read, so no target can be written.
+    #[error("the header of the targets cannot be read")]
     Unreadable,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// Why something that an operator asked for was not done.
+/// Error of an operator's request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError<R> {
-    /// A rule forbids it, or it is so already.
+    /// A rule forbids it, or it is already in effect.
     #[error(transparent)]
     Refused(R),
-    /// What is stored of the shard, or of all targets, cannot be read.
-    #[error("what is stored of it cannot be read")]
+    /// The stored state of the shard, or the header of the targets, cannot be read.
+    #[error("the stored state of the shard or of the targets cannot be read")]
     Unreadable,
     /// The store failed.
     #[error(transparent)]

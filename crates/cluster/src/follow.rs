@@ -1,4 +1,4 @@
-//! Keeping up with what others store.
+//! Following the changes of other processes.
 
 use std::future::ready;
 use std::sync::{Arc, Weak};
@@ -9,11 +9,11 @@ use shardwright_store::{ChangeSet, Changes, Revision, Store, StoreRange, WatchEr
 use tokio::sync::oneshot;
 
 use super::shared::Core;
-use super::state::news;
+use super::state::key_change;
 
-/// How long to wait before a watch that broke is set up again.
+/// Pause before a broken watch is opened again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Most sets of changes that become one view: one that is never told is of no use.
+/// Most change sets per view, so that a steady stream of changes cannot delay a view forever.
 const SETS_MAX: usize = 1_024;
 
 /// The task that follows one range of a cluster's keys.
@@ -42,7 +42,7 @@ impl Follow {
                 }
                 Err(_) => self.env.sleep(PAUSE).await,
             }
-            // Something was missed: read everything anew and go on from there.
+            // The watch has missed changes: list the range and continue from there.
             let Some(core) = self.core.upgrade() else { return };
             match core.relist(self.range).await {
                 Ok(at) => {
@@ -57,7 +57,7 @@ impl Follow {
         }
     }
 
-    /// Follows a watch until it breaks; none if nobody looks at the cluster any more.
+    /// Follows a watch until it breaks; none if the cluster's handles are dropped.
     async fn follow(&self, mut changes: Changes, gone: &mut oneshot::Receiver<()>) -> Option<()> {
         loop {
             let next = tokio::select! {
@@ -67,7 +67,8 @@ impl Follow {
             };
             let core = self.core.upgrade()?;
             let mut next = Some(next);
-            // Whatever is there already goes into the same view: thousands of claims come at once.
+            // All pending change sets become one view, because thousands of claims may arrive at
+            // once.
             for _ in 0..SETS_MAX {
                 match next {
                     Some(Ok(set)) => self.learn(&core, &set),
@@ -92,11 +93,12 @@ impl Follow {
 
     fn learn(&self, core: &Core, set: &ChangeSet) {
         let changes = set.changes.iter();
-        let told = changes.filter_map(|change| news(&core.keys, &change.key, change.now.as_ref()));
-        let told = told.collect();
+        let changes =
+            changes.filter_map(|change| key_change(&core.keys, &change.key, change.now.as_ref()));
+        let changes = changes.collect();
         let now = core.now();
         let mut state = core.lock();
-        state.learn(told, set.revision, now);
+        state.learn(changes, set.revision, now);
         state.reach(self.range, set.revision);
     }
 }

@@ -1,6 +1,6 @@
-//! The two ways in which a cluster is stored: as records, and as the text of existing clusters.
+//! The two stored formats of a cluster: records, and the text of existing clusters.
 //!
-//! Everything that differs between them in a single value is here.
+//! All differences within a single value are here.
 
 use std::num::NonZeroU32;
 
@@ -15,19 +15,19 @@ use shardwright_store::Revision;
 use crate::keys::ClusterKey;
 use crate::records::{ClusterGateRecord, ClusterLeaderRecord, NodeMemberRecord, ShardClaimRecord};
 
-/// How values are written and read.
+/// Stored format of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Records,
     Text,
 }
 
-/// Who a value says leads.
+/// The leader according to a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaderName {
-    /// A node in one of its lives.
+    /// A node in one incarnation.
     Instance(NodeInstance),
-    /// Whoever was at an address at this moment.
+    /// The node that had this address at this revision.
     At(NodeAddress, Revision),
 }
 
@@ -79,7 +79,7 @@ impl Format {
         }
     }
 
-    /// What is stored for a shard that is claimed or released so.
+    /// Encodes the claim of a shard.
     pub(super) fn claimed(self, info: ShardInfo<'_>, claim: &Claim) -> Bytes {
         match self {
             Self::Records => ShardClaimRecord { claim: claim.clone() }.encode(),
@@ -96,11 +96,11 @@ pub(super) fn read_shard_text(value: &[u8]) -> Result<SeedShard, Unreadable> {
     Ok(SeedShard::parse(text(value)?)?)
 }
 
-/// The life of a node that wrote something at a revision: the one that is a member now if that
-/// began before, and else one that is over.
-pub(super) fn life_at(member: Option<Incarnation>, written: Revision) -> Incarnation {
-    let over = Incarnation::from_raw(0);
-    member.filter(|life| life.as_raw() < written.get()).unwrap_or(over)
+/// Returns the incarnation that wrote a value at a revision. That is the current member if it
+/// joined before, and otherwise one that has ended.
+pub(super) fn incarnation_at(member: Option<Incarnation>, written: Revision) -> Incarnation {
+    let ended = Incarnation::from_raw(0);
+    member.filter(|current| current.as_raw() < written.get()).unwrap_or(ended)
 }
 
 fn text(value: &[u8]) -> Result<&str, Unreadable> {
@@ -119,46 +119,46 @@ fn own_address(address: &NodeAddress, value: &[u8]) -> Result<(), Unreadable> {
     }
 }
 
-/// Something stored that cannot be read. Only what it is about is out of order.
+/// A stored value that cannot be read. Only its subject is affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key:?}: {why}")]
 pub struct Quarantined {
-    /// What it should say something of.
+    /// Key of the value.
     pub key: ClusterKey,
-    /// What is wrong with it.
+    /// Why it cannot be read.
     pub why: Unreadable,
 }
 
 /// Why a stored value of a cluster cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not the record that it should be.
+    /// It is not the expected record.
     #[error(transparent)]
     Record(#[from] DecodeError),
-    /// It is no text.
-    #[error("the value is no text")]
+    /// It is not UTF-8.
+    #[error("the value is not UTF-8")]
     NotText,
-    /// It is not what the text of a shard should be.
+    /// It is not the text of a shard.
     #[error(transparent)]
     Text(#[from] SeedValueError),
-    /// It is no address.
+    /// It is not an address.
     #[error(transparent)]
     Address(#[from] NodeAddressError),
-    /// It is another address than that of its key.
-    #[error("the value is another address than the key's")]
+    /// Its address differs from the key's.
+    #[error("the address in the value differs from the key's")]
     OtherAddress,
-    /// It is about a shard that the cluster does not have.
+    /// Its shard does not exist in the cluster.
     #[error(transparent)]
     Shard(#[from] ShardOutOfRange),
-    /// It is about a chunk that the cluster does not have.
-    #[error("there is no chunk {0}")]
+    /// Its chunk does not exist in the cluster.
+    #[error("chunk {0} does not exist")]
     Chunk(u32),
-    /// It is about more or fewer shards than a chunk has.
+    /// It has the wrong number of shards for a chunk.
     #[error("the chunk has {expected} shards, not {found}")]
     ChunkLength {
-        /// What it should have.
+        /// Number of shards of the chunk.
         expected: usize,
-        /// What it has.
+        /// Number of shards of the value.
         found: usize,
     },
 }

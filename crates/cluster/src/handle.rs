@@ -16,23 +16,23 @@ use super::error::{ClusterOpenError, NotReady};
 use super::follow::Follow;
 use super::format::Format;
 use super::options::{ClusterOptions, FoundCluster, Layout, TextShards, find};
-use super::shared::{Calendar, Core};
+use super::shared::{Core, PlanClock};
 use super::state::State;
 use super::view::ClusterView;
 use crate::keys::{ClusterKey, ClusterKeys};
 use crate::records::{ClusterFormat, ClusterPlanRecord};
 
-/// A cluster, as a process that takes part in it has it. Clones are the same.
+/// A handle to a cluster. Clones share one connection.
 ///
-/// Whoever has one sees the cluster, can route by it, and can ask for what operators may ask for.
-/// To own shards one has to [join](Cluster::join).
+/// It can view the cluster, route by it, and issue operators' requests. To own shards, a process
+/// must [join](Cluster::join).
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) core: Arc<Core>,
 }
 
 impl Cluster {
-    /// Opens a cluster, and makes it if it is not there.
+    /// Opens a cluster, and creates it if it does not exist.
     pub async fn open(
         store: impl Store,
         env: impl Env,
@@ -41,8 +41,7 @@ impl Cluster {
         Self::open_erased(AnyStore::new(store), Arc::new(env), options).await
     }
 
-    /// Opens a cluster that is there. Nothing is made, and nothing is stored before somebody asks
-    /// for it.
+    /// Opens an existing cluster. Writes nothing until an operation requests it.
     pub async fn open_existing(
         store: impl Store,
         env: impl Env,
@@ -60,7 +59,7 @@ impl Cluster {
         let keys = options.cluster_keys()?;
         let floor = set_up(&store, &options.keys).await?;
         if let Some(found) = find(&store, &keys).await? {
-            // Nobody makes the record of a cluster that others made before it is known to fit.
+            // Check an existing cluster before writing its plan record.
             agree(found, &options)?;
         }
         let ours = plan_of(&options);
@@ -89,18 +88,18 @@ impl Cluster {
         keys: ClusterKeys,
         floor: FenceFloor,
     ) -> Result<Self, ClusterOpenError> {
-        let calendar = Calendar::new(&*env);
-        let members = Membership::try_new([], calendar.read(&*env));
+        let plan_clock = PlanClock::new(&*env);
+        let members = Membership::try_new([], plan_clock.read(&*env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
         let mut state =
             State::new(keys.clone(), options.config.sharding.num_shards, floor.get(), members);
-        // What is listed at first is nothing that changed.
+        // The initial listing does not count as a change.
         let _nothing = state.publish();
         let ranges = keys.ranges();
         let (alive, gone): (Vec<_>, Vec<_>) = ranges.iter().map(|_| oneshot::channel()).unzip();
         let (views, _) = watch::channel(state.view());
         let retries = options.conflict_retries;
-        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries).patient();
+        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries).retrying_reads();
         let core = Core {
             store,
             env,
@@ -108,7 +107,7 @@ impl Cluster {
             options,
             keys,
             floor,
-            calendar,
+            plan_clock,
             state: Mutex::new(state),
             views,
             _alive: alive,
@@ -135,20 +134,20 @@ impl Cluster {
         Arc::clone(&self.core.views.borrow())
     }
 
-    /// Tells whenever there is a newer view.
+    /// Subscribes to newer views.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Arc<ClusterView>> {
         self.core.views.subscribe()
     }
 
-    /// Waits until every shard is where it should be, and tells what is missing if that takes too
+    /// Waits until every shard is where it should be. Returns what is missing if that takes too
     /// long.
     pub async fn wait_until_ready(&self, patience: Duration) -> Result<Arc<ClusterView>, NotReady> {
         let mut views = self.changes();
         tokio::select! {
             biased;
             ready = views.wait_for(|view| view.readiness().is_ready()) => {
-                // This handle keeps the views coming.
+                // This handle keeps the sender alive.
                 ready.map(|view| Arc::clone(&view)).map_err(|_closed| self.not_ready())
             }
             () = self.core.env.sleep(patience) => Err(self.not_ready()),
@@ -159,36 +158,36 @@ impl Cluster {
         NotReady { lacks: self.view().readiness() }
     }
 
-    /// Reads everything anew, for whoever must not go by a view that may lag behind.
+    /// Reads the whole cluster, for callers that cannot use a view that may lag.
     pub async fn refresh(&self) -> Result<Arc<ClusterView>, InfraError> {
         self.core.refresh().await
     }
 
-    /// The time that plans are made by. It never goes back.
+    /// The time that plans use. It never goes back.
     #[must_use]
     pub fn now(&self) -> LogicalTime {
         self.core.now()
     }
 
-    /// How the cluster behaves.
+    /// Configuration of the cluster.
     #[must_use]
     pub fn config(&self) -> &ClusterConfig {
         &self.core.options.config
     }
 
-    /// How this process takes part.
+    /// Options of this process.
     #[must_use]
     pub fn options(&self) -> &ClusterOptions {
         &self.core.options
     }
 
-    /// Below what no fence is given or accepted.
+    /// The lowest valid fence.
     #[must_use]
     pub fn fence_floor(&self) -> FenceEpoch {
         self.core.lock().floor()
     }
 
-    /// The world around it.
+    /// The environment.
     #[must_use]
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.core.env
@@ -212,21 +211,20 @@ impl Core {
         if self.keys.is_text() { Format::Text } else { Format::Records }
     }
 
-    /// Does something for each of several items, many at the same time, so that the store can put
-    /// their commits together.
+    /// Runs `act` for many items concurrently, so that the store can batch their commits.
     pub(super) async fn each<T, U, F: Future<Output = U>>(
         &self,
         items: Vec<T>,
         act: impl FnMut(T) -> F,
     ) -> Vec<U> {
-        // They are made before any is waited for, or the compiler does not see that whoever waits
-        // may go from thread to thread.
+        // All futures are created first. Otherwise the compiler cannot prove that the caller is
+        // `Send`.
         let all: Vec<F> = items.into_iter().map(act).collect();
         stream::iter(all).buffered(self.options.commits_in_flight).collect().await
     }
 
-    /// The same, and tells what came of each as soon as that is known, together with what came of
-    /// others at the same moment. It is in the view by then.
+    /// Like [`Self::each`], but yields results as soon as they are known, several at once if they
+    /// arrive together. They are in the view by then.
     pub(super) fn as_they_come<F: Future>(
         self: &Arc<Self>,
         all: Vec<F>,
@@ -239,7 +237,7 @@ impl Core {
     }
 }
 
-/// What this process would decide of a cluster.
+/// The plan record that this process would write.
 const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
     ClusterPlanRecord {
         sharding: options.config.sharding,
@@ -250,7 +248,7 @@ const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
     }
 }
 
-/// Sees to it that this process agrees with what there is of a cluster.
+/// Checks that this process agrees with an existing cluster.
 fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpenError> {
     let ours = plan_of(options);
     let cluster = match found {
@@ -260,7 +258,7 @@ fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpe
             if num_shards < at_least {
                 return Err(ClusterOpenError::MoreShards { at_least, ours: num_shards });
             }
-            // They all hash so.
+            // All clusters stored as text use this hash.
             let sharding = Sharding { hash: ShardHash::Fnv1a32, num_shards };
             ClusterPlanRecord { sharding, format: ClusterFormat::Seed }
         }
@@ -273,5 +271,5 @@ fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpe
 }
 
 fn corrupt(message: String) -> InfraError {
-    shardwright_engine::fault::corrupt("cluster.open", message)
+    shardwright_engine::fault::corrupt(shardwright_engine::operation!("cluster.open"), message)
 }

@@ -1,4 +1,4 @@
-//! Under which keys a cluster is stored.
+//! Keys of a cluster's records.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use shardwright_placement::limits::MAX_NUM_SHARDS;
 use shardwright_placement::seed_format::SeedKey;
 use shardwright_store::{Key, StoreRange};
 
-/// What a cluster is called among those of one keyspace.
+/// Name of a cluster within a keyspace.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<str>);
 
-/// A text is no name of a cluster.
+/// A text is not a valid cluster name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cluster's name has 1 to 40 letters, digits, '-', '_' and '.'")]
 pub struct ClusterNameError;
@@ -49,7 +49,7 @@ impl fmt::Debug for ClusterName {
     }
 }
 
-/// What a key of a cluster says.
+/// Meaning of a cluster's key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClusterKey {
     /// How the cluster maps ids to shards, and how it is stored.
@@ -58,17 +58,17 @@ pub enum ClusterKey {
     Member(NodeAddress),
     /// A node that is about to leave.
     Leaving(NodeAddress),
-    /// A node that an operator wants empty.
+    /// An operator's order to empty a node.
     Drain(NodeAddress),
     /// A gate.
     Gate(NodeAddress),
-    /// Who leads.
+    /// The leader.
     Leader,
-    /// What holds for all targets together.
+    /// Header of all targets.
     TargetHead,
-    /// Some of the targets.
+    /// A chunk of targets.
     TargetChunk(u32),
-    /// Who has claimed a shard; in the text of existing clusters its target as well.
+    /// Claim of a shard. In the text of existing clusters also its target.
     Shard(ShardId),
 }
 
@@ -87,9 +87,9 @@ pub enum ClusterKey {
 /// | `cluster/<name>/claim/<shard>` | [`ShardClaimRecord`](crate::records::ShardClaimRecord) |
 ///
 /// A cluster that is stored as text has its members, gates, leader and shards under a prefix of
-/// their own, where nothing else is, and the rest under `text/<prefix>/`: it is one cluster,
-/// whatever somebody calls it. There every byte of the prefix that is no letter, digit, `-`, `_` or
-/// `.` is `%` and two digits.
+/// their own, and the rest under `text/<prefix>/`. The prefix alone identifies it, whatever name a
+/// process uses. In the key, a byte of the prefix other than a letter, digit, `-`, `_` or `.` is
+/// `%` and two hex digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterKeys {
     own: Arc<str>,
@@ -104,7 +104,7 @@ impl ClusterKeys {
     }
 
     /// The keys of a cluster that is stored as text below `prefix`, which has no slash at its end;
-    /// none if both would be mixed up.
+    /// none if the two ranges would overlap.
     #[must_use]
     pub fn with_text(keys: &Keyspace, prefix: &str) -> Option<Self> {
         let below = format!("{prefix}/");
@@ -122,7 +122,7 @@ impl ClusterKeys {
         self.seed.is_some()
     }
 
-    /// The key that says what `key` says.
+    /// Encodes a key.
     #[must_use]
     pub fn key(&self, key: &ClusterKey) -> Key {
         if let Some((prefix, key)) = self.seed.as_deref().zip(seed_key(key)) {
@@ -142,7 +142,7 @@ impl ClusterKeys {
         }
     }
 
-    /// What a key says, if it is one of this cluster.
+    /// Parses a key of this cluster.
     #[must_use]
     pub fn parse(&self, key: &Key) -> Option<ClusterKey> {
         let text = str::from_utf8(key.as_bytes()).ok()?;
@@ -150,25 +150,25 @@ impl ClusterKeys {
             Some(below) => parse(below),
             None => from_seed(SeedKey::parse(self.seed.as_deref()?, text).ok()?),
         };
-        // What is stored as text is not stored here as well.
+        // A key that is stored as text must not also appear under the cluster's own prefix.
         parsed.filter(|parsed| self.key(parsed) == *key)
     }
 
-    /// Everything that belongs to the cluster: its keys here, and those of its text if it has any.
+    /// The ranges of the cluster: its own keys, and those of its text if it has any.
     #[must_use]
     pub fn ranges(&self) -> Vec<StoreRange> {
         let text = self.seed.as_ref().map(|prefix| StoreRange::prefix(format!("{prefix}/")));
         [Some(StoreRange::prefix(self.own.to_string())), text].into_iter().flatten().collect()
     }
 
-    /// Which of the ranges a key lies in.
+    /// Index of the range that contains a key.
     #[must_use]
     pub fn range_of(&self, key: &ClusterKey) -> usize {
         usize::from(self.is_text() && seed_key(key).is_some())
     }
 }
 
-/// One part of a key, however many the text would have.
+/// Escapes a text to one part of a key.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
@@ -212,7 +212,7 @@ fn parse(below: &str) -> Option<ClusterKey> {
     }
 }
 
-/// The key in the text of existing clusters, if that has one.
+/// The key in the text format, if it has one.
 fn seed_key(key: &ClusterKey) -> Option<SeedKey> {
     match key {
         ClusterKey::Member(node) => Some(SeedKey::Node(node.clone())),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_written_so_and_read_back() {
+    fn keys_round_trip() {
         let keys = ClusterKeys::new(&Keyspace::default(), &name());
         let expected = [
             "plan",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_existing_clusters_have_a_key_for_is_stored_under_it() {
+    fn text_keys_are_those_of_existing_clusters() {
         let keys = ClusterKeys::with_text(&Keyspace::default(), "/goverse").unwrap();
         let expected = [
             "shardwright/text/%2fgoverse/plan",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_mean_nothing_are_refused() {
+    fn unknown_keys_are_rejected() {
         let keys = ClusterKeys::new(&Keyspace::bare(), &name());
         for key in [
             "cluster/web/",
@@ -330,19 +330,19 @@ mod tests {
     }
 
     #[test]
-    fn text_and_records_are_never_mixed_up() {
+    fn text_and_records_never_overlap() {
         let text = |prefix| ClusterKeys::with_text(&Keyspace::bare(), prefix);
         assert!(text("goverse").is_some() && text("").is_some());
         for mixed in ["cluster", "cluster/web", "cluster/web/x", "text", "text/x"] {
             assert_eq!(text(mixed), None, "{mixed}");
         }
-        // A prefix is one part, so that no key of one is a key of another.
+        // A prefix is escaped to one part, so that keys of two clusters never collide.
         let (one, other) = (text("a").unwrap(), text("a/leaving").unwrap());
         assert_eq!(one.parse(&other.key(&ClusterKey::Plan)), None);
     }
 
     #[test]
-    fn a_name_is_short_and_plain() {
+    fn cluster_name_is_short_and_plain() {
         assert_eq!(name().as_str(), "web");
         for bad in ["", "a/b", "a b", "ü", &"n".repeat(41)] {
             assert_eq!(ClusterName::parse(bad), Err(ClusterNameError));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use shardwright_contracts::InfraError;
 use shardwright_engine::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
+use shardwright_engine::{Operation, operation};
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
     MoveReason, NodeAddress, NodeInstance, Plan, PlanInput, TargetHeader, TargetUpdate,
@@ -17,18 +18,18 @@ use super::session::Serving;
 use super::targets::{Basis, Writing};
 use crate::keys::ClusterKey;
 
-const LEAD: &str = "cluster.lead";
-const RESIGN: &str = "cluster.resign";
-const STEP: &str = "cluster.step";
+const LEAD: Operation = operation!("cluster.lead");
+const RESIGN: Operation = operation!("cluster.resign");
+const STEP: Operation = operation!("cluster.step");
 
-/// What a leader did.
+/// Result of a leader's step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderStep {
-    /// What it decided, with the reasons.
+    /// The plan, with its reasons.
     pub plan: Plan,
-    /// How many shards got another target.
+    /// Number of shards with a new target.
     pub moved: usize,
-    /// The version of targets from then on.
+    /// Version of the targets after the step.
     pub version: TargetVersion,
 }
 
@@ -41,20 +42,20 @@ impl NodeMembership {
         self.core.driver.transact(&mut Candidacy { node: self, is_fresh: false }).await
     }
 
-    /// Leads no more. Returns whether it did before.
+    /// Resigns as leader. Returns whether the node was the leader.
     pub async fn resign(&self) -> Result<bool, InfraError> {
         self.core.driver.transact(&mut Resignation { node: self, is_overtaken: false }).await
     }
 
-    /// Decides where shards should be, and writes it. Only the leader may.
+    /// Plans where shards should be, and writes the targets. Only the leader may.
     ///
-    /// `loads` says what each shard bears, by its number; without, shards count alike.
+    /// `loads` has the load of each shard, by number. Without it, shards count alike.
     pub async fn lead_step(&self, loads: Option<&[u64]>) -> Result<LeaderStep, LeaderStepError> {
         let mut step = Step { node: self, loads, is_fresh: false, writing: None };
         self.core.driver.transact(&mut step).await
     }
 
-    /// What the leader decides, and what it writes for it if that is anything.
+    /// Returns the leader's plan, and the targets to write if any change.
     fn decide(
         &self,
         basis: &Basis,
@@ -71,7 +72,7 @@ impl NodeMembership {
         let (map, now) = (&*basis.map, self.core.now());
         let header = map.header();
         let leader = basis.leader.as_ref().map(NodeInstance::borrowed);
-        // Whether it leads does not depend on what it would write.
+        // The check does not depend on the changes.
         let next = TargetUpdate { header: next_version(header), changes: Vec::new() };
         check_leader(leader, &self.holder, header.version, &next)?;
         let (members, observations) = (&*basis.members, &basis.observations);
@@ -80,16 +81,16 @@ impl NodeMembership {
         Ok((plan, update))
     }
 
-    /// Reads anew what was written, and whether the nodes are there that others meant: one that
-    /// came lately, and is not known here yet, would be taken for gone.
+    /// Reloads the targets, and the membership of unknown target nodes. A node that joined recently
+    /// may be missing from the view, and must not count as gone.
     async fn reload_targets(&self) -> Result<(), InfraError> {
         let own = ClusterKey::Member(self.holder.address.clone());
         self.core.reload(STEP, [ClusterKey::Leader, ClusterKey::TargetHead, own]).await?;
         let strangers: BTreeSet<NodeAddress> = {
             let state = self.core.lock();
             let members = state.shared_members();
-            let meant = state.map().iter().filter_map(|info| info.target);
-            meant.filter(|node| members.get(node.as_str()).is_none()).cloned().collect()
+            let targets = state.map().iter().filter_map(|info| info.target);
+            targets.filter(|node| members.get(node.as_str()).is_none()).cloned().collect()
         };
         if strangers.is_empty() {
             return Ok(());
@@ -112,7 +113,7 @@ impl NodeMembership {
     }
 }
 
-/// A node that wants to lead.
+/// Makes a node the leader.
 struct Candidacy<'n> {
     node: &'n NodeMembership,
     is_fresh: bool,
@@ -124,7 +125,7 @@ impl Transaction for Candidacy<'_> {
     type Output = ();
     type Error = LeadError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         LEAD
     }
 
@@ -155,14 +156,14 @@ impl Transaction for Candidacy<'_> {
     }
 
     fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
+        if stored.is_some() {
+            self.node.core.note_stored(stored);
             self.node.core.publish();
         }
     }
 }
 
-/// A leader that leads no more.
+/// Resigns the leadership.
 struct Resignation<'n> {
     node: &'n NodeMembership,
     is_overtaken: bool,
@@ -174,7 +175,7 @@ impl Transaction for Resignation<'_> {
     type Output = bool;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         RESIGN
     }
 
@@ -191,7 +192,7 @@ impl Transaction for Resignation<'_> {
 
     async fn decide(&mut self, (): &()) -> Decided<bool, InfraError> {
         if self.is_overtaken {
-            // Whoever leads now, it is another claim than the one that was given up.
+            // The current leadership is a later one than the one that was given up.
             return Ok(Decision::Answer(true));
         }
         let key = self.node.core.keys.key(&ClusterKey::Leader);
@@ -208,9 +209,7 @@ impl Transaction for Resignation<'_> {
     }
 
     fn finish(&mut self, (): (), did: bool, stored: Option<(&Commit, Revision)>) -> bool {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
-        }
+        self.node.core.note_stored(stored);
         if did {
             self.node.core.publish();
         }
@@ -232,7 +231,7 @@ impl Transaction for Step<'_> {
     type Output = LeaderStep;
     type Error = LeaderStepError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         STEP
     }
 
@@ -255,8 +254,8 @@ impl Transaction for Step<'_> {
             Ok(decided) => decided,
             Err(refusal) => return Ok(Decision::Refuse(refusal)),
         };
-        // A node that joined lately may be the target of another leader's decision. Its join may
-        // become known here after that, so it must not be taken for gone on a cached view.
+        // A node that joined recently may be the target of another leader's decision, and its join
+        // may become known here later. So a cached view must not treat it as gone.
         if !self.is_fresh && plan.moves.iter().any(|one| one.reason == MoveReason::NodeGone) {
             return Ok(Decision::Reload);
         }

@@ -1,17 +1,18 @@
 //! The cluster protocol over any store.
 //!
-//! [`placement`](shardwright_placement) says who may claim, release, move, pin and lead, and where
-//! shards should be. This crate stores it, and compares in the same commit what was read before.
+//! [`placement`](shardwright_placement) has the rules: who may claim, release, move, pin and lead,
+//! and where shards should be. This crate stores the decisions. Each commit compares what its
+//! decision was based on.
 //!
 //! | who | has | can |
 //! |---|---|---|
-//! | anybody | [`Cluster`] | see the cluster by a [`ClusterView`], move, pin, drain, freeze |
+//! | any process | [`Cluster`] | see the cluster by a [`ClusterView`], move, pin, drain, freeze |
 //! | a gate | [`GateMembership`] | be seen by others |
 //! | a node | [`NodeMembership`] | claim and release shards, lead |
 //!
-//! A membership lasts as long as a session of the store. [`Serving`] says until when a member may
-//! serve even if it cannot reach the store any more: until then nobody else can have claimed what
-//! it holds.
+//! A membership lasts as long as a session of the store. [`Serving`] is the deadline until which a
+//! member may serve without reaching the store. Until then no other node can have claimed its
+//! shards.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

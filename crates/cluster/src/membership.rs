@@ -1,4 +1,4 @@
-//! Becoming a member, and being one.
+//! Joining a cluster, and membership.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, InfraError};
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
 use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
-use shardwright_engine::watch;
+use shardwright_engine::{Operation, operation};
+use shardwright_engine::{fault, listing, watch};
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
-use shardwright_store::{Commit, Expect, Revision, Store};
+use shardwright_store::{Commit, Expect, Revision};
 
 use super::error::JoinError;
 use super::handle::Cluster;
@@ -19,15 +19,15 @@ use super::shared::Core;
 use crate::keys::ClusterKey;
 use crate::records::LeavingRecord;
 
-const JOIN: &str = "cluster.join";
-const LEAVING: &str = "cluster.leaving";
-/// How often a node that waits for its earlier life to end looks for itself.
+const JOIN: Operation = operation!("cluster.join");
+const LEAVING: Operation = operation!("cluster.leaving");
+/// Interval at which a joining node checks whether its earlier incarnation has ended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A node that is a member of a cluster, in one life. Clones are the same.
+/// One incarnation of a node that is a member of a cluster. Clones share it.
 ///
-/// When all are gone without [`NodeMembership::leave`], it is as if the process had died: the
-/// session runs out, and only then may others claim what the node held.
+/// If all clones are dropped without [`NodeMembership::leave`], the session expires, as after a
+/// crash. Only then may others claim the node's shards.
 #[derive(Clone)]
 pub struct NodeMembership {
     pub(super) core: Arc<Core>,
@@ -35,7 +35,7 @@ pub struct NodeMembership {
     pub(super) lease: Arc<KeptSession>,
 }
 
-/// A gate that is a member of a cluster. Clones are the same.
+/// A gate that is a member of a cluster. Clones share the membership.
 #[derive(Clone)]
 pub struct GateMembership {
     core: Arc<Core>,
@@ -44,10 +44,10 @@ pub struct GateMembership {
 }
 
 impl Cluster {
-    /// Becomes a member as a node.
+    /// Joins as a node.
     ///
-    /// While an earlier life of the address is a member, this waits for it to end: it may still be
-    /// serving.
+    /// While an earlier incarnation with this address is a member, this waits for it to end,
+    /// because it may still be serving.
     pub async fn join(
         &self,
         address: NodeAddress,
@@ -60,7 +60,8 @@ impl Cluster {
         let key = ClusterKey::Member(address.clone());
         let value = core.format().member(&address, weight);
         let deadline = core.env.monotonic().saturating_add(core.options.join_patience);
-        // Retry loop: each try waits for the earlier life to end and opens a session of its own.
+        // Retry loop: each attempt waits for the earlier incarnation to end and opens its own
+        // session.
         for _ in 0..=core.options.conflict_retries {
             core.await_absence(&address, deadline).await?;
             if core.keys.is_text() {
@@ -76,7 +77,7 @@ impl Cluster {
             if let Ok(Settled::Stored(revision)) = settled {
                 return Ok(core.admit(address, revision, &opened));
             }
-            // If it cannot be closed it runs out.
+            // If closing fails, the session expires.
             let _closed = core.close_session(opened.session.id).await;
             if let Settled::SessionGone(_) = settled? {
                 return Err(JoinError::SessionEnded);
@@ -87,7 +88,7 @@ impl Cluster {
         Err(fault::contention(JOIN).into())
     }
 
-    /// Becomes a member as a gate. One of the same address that is there is replaced: a gate owns
+    /// Joins as a gate. Replaces an existing gate with the same address, because a gate owns
     /// nothing.
     pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership, JoinError> {
         let core = &self.core;
@@ -112,17 +113,16 @@ impl Core {
         NodeMembership { core: Arc::clone(self), holder, lease }
     }
 
-    /// Looks whether the store was restored from a backup since it was looked at, which makes void
-    /// what was claimed before. A process may have been there all along.
+    /// Checks whether the store was restored from a backup meanwhile. That invalidates earlier
+    /// claims.
     async fn reload_floor(&self) -> Result<(), InfraError> {
-        let loaded = self.store.load(std::slice::from_ref(self.floor.key())).await;
-        let snapshot = loaded.map_err(|error| fault::read(JOIN, &error))?;
-        self.floor.learn(snapshot.values.first().and_then(Option::as_ref), JOIN)?;
+        let (found, _) = listing::load_one(&self.store, self.floor.key(), JOIN).await?;
+        self.floor.learn(found.as_ref(), JOIN)?;
         self.lock().raise_floor(self.floor.get());
         Ok(())
     }
 
-    /// Waits until no node of that address is a member.
+    /// Waits until no node with this address is a member.
     async fn await_absence(
         &self,
         address: &NodeAddress,
@@ -144,12 +144,12 @@ impl Core {
         Ok(())
     }
 
-    /// Releases what the text says that an earlier life of a node holds, which is no member any
-    /// more: the text could not tell it from the next one.
+    /// Releases the shards of an ended incarnation. The text format cannot distinguish it from the
+    /// next one.
     async fn release_dead_claims(&self, address: &NodeAddress) -> Result<(), InfraError> {
         self.refresh().await?;
         let member = self.keys.key(&ClusterKey::Member(address.clone()));
-        // Retry loop: it serves all shards of the dead node at once.
+        // Retry loop: each round covers all shards of the ended incarnation.
         for _ in 0..=self.options.conflict_retries {
             let drafts: Vec<_> = {
                 let state = self.lock();
@@ -184,13 +184,13 @@ impl Core {
 }
 
 impl NodeMembership {
-    /// The node in this life.
+    /// This incarnation of the node.
     #[must_use]
     pub const fn holder(&self) -> &NodeInstance {
         &self.holder
     }
 
-    /// Where the node is reached.
+    /// Address of the node.
     #[must_use]
     pub const fn address(&self) -> &NodeAddress {
         &self.holder.address
@@ -202,8 +202,8 @@ impl NodeMembership {
         Cluster { core: Arc::clone(&self.core) }
     }
 
-    /// Says that the node is about to leave, or is not after all: it gets no shards, and those it
-    /// has go elsewhere. It is forgotten with the membership.
+    /// Marks the node as about to leave, or removes the mark. A marked node gets no shards, and its
+    /// shards move elsewhere. The mark is deleted with the membership.
     pub async fn set_leaving(&self, leaving: bool) -> Result<(), InfraError> {
         self.core.driver.transact(&mut LeavingMark { node: self, leaving, is_over: false }).await
     }
@@ -228,11 +228,12 @@ impl Transaction for LeavingMark<'_> {
     type Output = ();
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         LEAVING
     }
 
-    /// Never cached: that may be the mark of an earlier life, which went with it.
+    /// Never cached: the cache may have the mark of an earlier incarnation, which was deleted with
+    /// it.
     async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
         if !self.is_over {
             self.node.core.reload(LEAVING, [self.key()]).await?;
@@ -258,21 +259,21 @@ impl Transaction for LeavingMark<'_> {
 
     fn not_stored(&mut self, (): (), settled: &Settled) {
         if let Settled::SessionGone(_) = settled {
-            // There is no membership left to end.
+            // The session, and with it the membership, has ended.
             self.node.lease.end();
             self.is_over = true;
         }
     }
 
     fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
+        if stored.is_some() {
+            self.node.core.note_stored(stored);
             self.node.core.publish();
         }
     }
 }
 
-/// A gate that becomes a member.
+/// Makes a gate a member.
 struct GateJoin<'c> {
     core: &'c Core,
     address: &'c NodeAddress,
@@ -286,7 +287,7 @@ impl Transaction for GateJoin<'_> {
     type Output = ();
     type Error = JoinError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         JOIN
     }
 
@@ -318,9 +319,7 @@ impl Transaction for GateJoin<'_> {
     }
 
     fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
-        if let Some((commit, revision)) = stored {
-            self.core.note(commit, revision);
-        }
+        self.core.note_stored(stored);
         self.core.publish();
     }
 }
@@ -328,10 +327,10 @@ impl Transaction for GateJoin<'_> {
 macro_rules! lasting_as_a_session {
     ($($membership:ident),+) => {$(
         impl $membership {
-            /// Whether the member may serve, and until when if nothing comes of keeping it alive.
+            /// Whether the member may serve, and until when if no keep-alive succeeds.
             ///
-            /// The time may pass and be extended after all: then the session was there all along,
-            /// and nobody else can have claimed anything.
+            /// The deadline may pass and be extended later. The session then never ended, so no
+            /// other node has claimed the shards.
             #[must_use]
             pub fn serving(&self) -> Serving {
                 self.lease.serving()
@@ -346,13 +345,13 @@ macro_rules! lasting_as_a_session {
                 }
             }
 
-            /// Tells whenever [`Self::serving`] changes.
+            /// Subscribes to changes of [`Self::serving`].
             #[must_use]
             pub fn serving_changes(&self) -> watch::Receiver<Serving> {
                 self.lease.changes()
             }
 
-            /// Ends the membership at once. What a node still holds may be claimed by others.
+            /// Ends the membership at once. Other nodes may then claim its shards.
             pub async fn leave(&self) -> Result<(), InfraError> {
                 self.lease.end();
                 self.core.close_session(self.lease.session).await
@@ -372,7 +371,7 @@ macro_rules! lasting_as_a_session {
 lasting_as_a_session!(NodeMembership, GateMembership);
 
 impl GateMembership {
-    /// Where the gate is reached.
+    /// Address of the gate.
     #[must_use]
     pub const fn address(&self) -> &NodeAddress {
         &self.address

@@ -1,4 +1,4 @@
-//! How a process takes part in a cluster, and which clusters there are.
+//! Options of a process, and looking up a cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::InfraError;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::listing;
+use shardwright_engine::operation;
 use shardwright_engine::setup::load;
 use shardwright_placement::{ClusterConfig, ConfigError, ShardCount};
 use shardwright_store::AnyStore;
@@ -13,7 +14,7 @@ use shardwright_store::AnyStore;
 use crate::keys::{ClusterKey, ClusterKeys, ClusterName, escaped};
 use crate::records::ClusterPlanRecord;
 
-/// How targets, claims, members and the leader are stored.
+/// Stored format of targets, claims, members and the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// As records under the keyspace of the cluster.
@@ -21,48 +22,48 @@ pub enum Layout {
     Native,
     /// As the text of existing clusters.
     Seed {
-        /// What their keys begin with, without a slash at the end.
+        /// Prefix of their keys, without a slash at the end.
         prefix: String,
     },
 }
 
-/// How a process takes part in a cluster.
+/// Options of a process in a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// Which cluster. One that is stored as text is known by its prefix alone.
+    /// Name of the cluster. A cluster that is stored as text is identified by its prefix alone.
     pub name: ClusterName,
-    /// What its keys begin with.
+    /// Keyspace of the cluster.
     pub keys: Keyspace,
-    /// How it is stored.
+    /// Stored format.
     pub layout: Layout,
-    /// How it behaves.
+    /// Configuration of the cluster.
     pub config: ClusterConfig,
-    /// How long a member outlives its last sign of life.
+    /// TTL of a member's session.
     pub session_ttl: Duration,
-    /// How long before that a node stops serving, at the latest.
+    /// Time before the end of the TTL at which a node stops serving.
     pub session_margin: Duration,
-    /// How often something is decided anew because something else was stored in between.
+    /// Retries of a decision after a conflict.
     pub conflict_retries: u32,
-    /// How many claims, releases or targets are sent to the store at the same time.
+    /// Most claims, releases or targets in flight at once.
     pub commits_in_flight: usize,
-    /// How long a node that joins waits for an earlier life of its own to end.
+    /// Longest wait of a joining node for its earlier incarnation to end.
     pub join_patience: Duration,
 }
 
-/// What options cannot mean.
+/// Invalid options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Nothing would be left of the session, or nothing of the margin.
+    /// The margin is zero, or too long for the TTL.
     #[error("session_margin must be above zero and below half of session_ttl")]
     Margin,
-    /// Nothing would ever be sent.
+    /// No commit could be sent.
     #[error("commits_in_flight must be at least 1")]
     NoCommits,
-    /// The text would be stored among records, or records among the text.
-    #[error("the prefix of the text and the keys of the cluster must be apart")]
+    /// The ranges of the text and of the records overlap.
+    #[error("the prefix of the text overlaps the keys of the cluster; choose another prefix")]
     Mixed,
 }
 
@@ -83,7 +84,7 @@ impl ClusterOptions {
         }
     }
 
-    /// Whether they make sense together.
+    /// Checks the options.
     pub fn validate(&self) -> Result<(), OptionsError> {
         self.config.validate()?;
         let half = self.session_ttl / 2;
@@ -96,8 +97,8 @@ impl ClusterOptions {
         self.cluster_keys().map(|_| ())
     }
 
-    /// What tells the cluster from others in the same store, as one part of a key. One that is kept
-    /// as text is whatever is below its prefix, however it is called; no name has a colon.
+    /// Identifies the cluster within a store, as one part of a key. A cluster that is stored as
+    /// text is identified by its prefix. The colon avoids collisions with names.
     #[must_use]
     pub fn identity(&self) -> String {
         match &self.layout {
@@ -106,7 +107,7 @@ impl ClusterOptions {
         }
     }
 
-    /// Under which keys the cluster is stored.
+    /// Keys of the cluster.
     pub fn cluster_keys(&self) -> Result<ClusterKeys, OptionsError> {
         match &self.layout {
             Layout::Native => Ok(ClusterKeys::new(&self.keys, &self.name)),
@@ -117,27 +118,26 @@ impl ClusterOptions {
     }
 }
 
-/// What there is of a cluster.
+/// An existing cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundCluster {
-    /// What was decided when it was made.
+    /// The plan record of the cluster.
     Decided(ClusterPlanRecord),
-    /// Others keep it as text, in which nothing says how many shards there are.
+    /// A cluster of another program, stored as text, which does not state the number of shards.
     Text(TextShards),
 }
 
-/// What the keys of a cluster that others keep as text tell of its shards. They may be in the
-/// midst of writing them, or somebody has pinned a few shards before the others are there.
+/// Shards with a key in a cluster that another program stores as text. The program may still be
+/// writing the keys, or may have pinned a few shards first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextShards {
-    /// The cluster has no fewer.
+    /// The cluster has at least this many.
     pub at_least: ShardCount,
-    /// Whether every shard up to there has its key.
+    /// Whether each of them has a key.
     pub is_whole: bool,
 }
 
-/// What there is of a cluster, for whoever wants to look at it without making it or knowing it
-/// beforehand. None if there is no such cluster.
+/// Looks up a cluster without creating it or knowing its sharding; none if it does not exist.
 pub async fn find_cluster(
     store: &AnyStore,
     options: &ClusterOptions,
@@ -145,18 +145,19 @@ pub async fn find_cluster(
     Ok(find(store, &options.cluster_keys()?).await?)
 }
 
-/// Why nobody knows whether there is a cluster.
+/// Error of looking up a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// The options name no keys.
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The store failed, or what is there cannot be read.
+    /// The store failed, or the plan record cannot be read.
     #[error(transparent)]
     Store(#[from] InfraError),
 }
 
-/// What the record of a cluster says, or else the keys of one that others made and keep as text.
+/// Returns the plan record of a cluster, or else the shards of one that another program stores as
+/// text.
 pub(super) async fn find(
     store: &AnyStore,
     keys: &ClusterKeys,
@@ -172,7 +173,7 @@ async fn shards_in_text(
     keys: &ClusterKeys,
 ) -> Result<Option<TextShards>, InfraError> {
     let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(None) };
-    let (_, entries) = listing::list(store, &text, "cluster.open").await?;
+    let (_, entries) = listing::list(store, &text, operation!("cluster.open")).await?;
     let shards: BTreeSet<u32> = entries
         .iter()
         .filter_map(|(key, _)| match keys.parse(key) {

@@ -3,6 +3,7 @@
 use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, InfraError, ShardId};
 use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::{Operation, operation};
 use shardwright_placement::ops::{ReleaseReason, ReleaseRefused};
 use shardwright_store::{Commit, Revision};
 
@@ -10,25 +11,25 @@ use super::error::ShardReleaseError;
 use super::membership::NodeMembership;
 use crate::keys::ClusterKey;
 
-const RELEASE: &str = "cluster.release";
-const KEEP: &str = "cluster.keep";
+const RELEASE: Operation = operation!("cluster.release");
+const KEEP: Operation = operation!("cluster.keep");
 
-/// A shard that a node gives up.
+/// A shard to release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardRelease {
-    /// Which.
+    /// The shard.
     pub shard: ShardId,
-    /// With which fence it was claimed.
+    /// Fence of its claim.
     pub fence: FenceEpoch,
-    /// How many of its objects are still on the node: none, or the release is refused.
+    /// Number of its objects that are still on the node. The release is refused unless it is 0.
     pub objects: u64,
-    /// Why.
+    /// The reason.
     pub why: ReleaseReason,
 }
 
 impl NodeMembership {
-    /// Releases shards, each for itself, and tells for each whether it is released, in the order in
-    /// which they were asked for.
+    /// Releases shards independently of each other. Returns for each, in the given order, whether
+    /// it is released.
     pub async fn release(
         &self,
         shards: &[ShardRelease],
@@ -38,8 +39,8 @@ impl NodeMembership {
         shards.iter().map(|release| release.shard).zip(released).collect()
     }
 
-    /// The same, and tells of each as soon as it is known: one whose answer got lost holds up no
-    /// other.
+    /// Like [`Self::release`], but yields each result as soon as it is known. A release whose
+    /// answer is lost does not delay the others.
     pub fn releasing(
         &self,
         shards: Vec<ShardRelease>,
@@ -51,8 +52,8 @@ impl NodeMembership {
         self.core.as_they_come(shards.into_iter().map(release).collect())
     }
 
-    /// Writes the claim of a shard once more. When that is done, no release of it comes any more
-    /// whose outcome was not known.
+    /// Writes the claim of a shard again. Afterwards no release with an unknown outcome can be
+    /// applied.
     pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ShardReleaseError> {
         let kept = self.keep_one(shard, fence).await;
         self.core.publish();
@@ -69,8 +70,8 @@ impl NodeMembership {
     }
 }
 
-/// The claim of one shard, written once more. It is always decided on a fresh read: a release may
-/// have been stored whose answer was lost.
+/// Writes the claim of one shard again. It is always decided on a fresh read, because a release
+/// whose answer was lost may have been stored.
 struct Keeping<'n> {
     node: &'n NodeMembership,
     shard: ShardId,
@@ -83,7 +84,7 @@ impl Transaction for Keeping<'_> {
     type Output = ();
     type Error = ShardReleaseError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         KEEP
     }
 
@@ -101,13 +102,11 @@ impl Transaction for Keeping<'_> {
     }
 
     fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
-        }
+        self.node.core.note_stored(stored);
     }
 }
 
-/// The release of one shard.
+/// Releases one shard.
 struct Discharge<'n> {
     node: &'n NodeMembership,
     release: ShardRelease,
@@ -120,7 +119,7 @@ impl Transaction for Discharge<'_> {
     type Output = ();
     type Error = ShardReleaseError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         RELEASE
     }
 
@@ -140,7 +139,7 @@ impl Transaction for Discharge<'_> {
         let draft = self.node.core.lock().draft_release(&self.release, &self.node.holder);
         Ok(match draft {
             Ok(commit) => Decision::Commit(commit, ()),
-            // An attempt whose outcome was unknown has been stored, and others came after.
+            // An attempt with an unknown outcome was stored, and the key was written again later.
             Err(ShardReleaseError::Refused(refused)) if self.is_overtaken && is_over(&refused) => {
                 Decision::Answer(())
             }
@@ -153,13 +152,11 @@ impl Transaction for Discharge<'_> {
     }
 
     fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
-        if let Some((commit, revision)) = stored {
-            self.node.core.note(commit, revision);
-        }
+        self.node.core.note_stored(stored);
     }
 }
 
-/// Whether the shard is not held with the fence that was to be released.
+/// Whether the refusal shows that the shard is no longer held under the fence to release.
 const fn is_over(refused: &ReleaseRefused) -> bool {
     match refused {
         ReleaseRefused::NotHeld

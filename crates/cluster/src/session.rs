@@ -1,4 +1,4 @@
-//! The session that a membership lasts as long as.
+//! The session of a membership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use super::shared::Core;
 /// Whether a member may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// It may, until its [`Env::monotonic`] says this. Nobody else can have claimed anything of
-    /// its own by then.
+    /// It may, until this time on [`Env::monotonic`]. Until then no other node can have claimed its
+    /// shards.
     Until(Duration),
-    /// It may not, and never will again: it is no member any more.
+    /// It may not any more: it is no longer a member.
     Ended,
 }
 
-/// A session that is kept alive for as long as this is there.
+/// A session that is kept alive while this value exists.
 pub(super) struct KeptSession {
     pub(super) session: SessionId,
     serving: watch::Sender<Serving>,
-    /// When this goes, the session is left to itself and runs out.
+    /// Dropping it stops the keep-alive, and the session expires.
     _alive: oneshot::Sender<()>,
 }
 
 /// A session that was opened and is not kept alive yet.
 pub(super) struct Opened {
     pub(super) session: Session,
-    /// A moment before it was asked for.
+    /// A time before it was requested.
     asked_at: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Core {
         Ok(Opened { session, asked_at })
     }
 
-    /// Closes a session that is of no use any more.
+    /// Closes a session.
     pub(super) async fn close_session(&self, session: SessionId) -> Result<(), InfraError> {
         match self.store.close_session(session).await {
             Ok(()) | Err(SessionError::Gone(_)) => Ok(()),
@@ -68,7 +68,8 @@ impl Core {
         }
     }
 
-    /// Keeps a session alive from now on. `own` is who is a member by it; a gate is nobody.
+    /// Keeps a session alive from now on. `own` is the node that is a member by it, or none for a
+    /// gate.
     pub(super) fn keep(
         self: &Arc<Self>,
         opened: &Opened,
@@ -96,7 +97,7 @@ struct SessionRenewer {
     core: Arc<Core>,
     session: SessionId,
     ttl: Duration,
-    /// How long after a sign of life was sent the member may serve.
+    /// Time after a keep-alive request was sent during which the member may serve.
     lasting: Duration,
     own: Option<NodeInstance>,
     serving: watch::Sender<Serving>,
@@ -132,7 +133,7 @@ impl SessionRenewer {
         });
     }
 
-    /// Waits until the member is none any more by what others tell.
+    /// Waits until a view shows that the node is no longer a member.
     async fn removed(&self, views: &mut watch::Receiver<Arc<super::view::ClusterView>>) {
         loop {
             if let Some(own) = &self.own

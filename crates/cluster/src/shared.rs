@@ -5,16 +5,17 @@ use std::time::Duration;
 use shardwright_contracts::{Env, InfraError, LogicalTime};
 use shardwright_engine::floor::FenceFloor;
 use shardwright_engine::transact::{self, Driver, Settled, Tries};
+use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing, watch};
 use shardwright_store::{AnyStore, Commit, CommitBuilder, Revision, Store, Write};
 use tokio::sync::oneshot;
 
 use super::options::ClusterOptions;
-use super::state::{News, State, news};
+use super::state::{KeyChange, State, key_change};
 use super::view::ClusterView;
 use crate::keys::{ClusterKey, ClusterKeys};
 
-/// What all handles of a cluster share.
+/// State that all handles of a cluster share.
 pub(super) struct Core {
     pub(super) store: AnyStore,
     pub(super) env: Arc<dyn Env>,
@@ -22,10 +23,10 @@ pub(super) struct Core {
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
     pub(super) floor: FenceFloor,
-    pub(super) calendar: Calendar,
+    pub(super) plan_clock: PlanClock,
     pub(super) state: Mutex<State>,
     pub(super) views: watch::Sender<Arc<ClusterView>>,
-    /// When these go, so do the tasks that follow watches.
+    /// Dropping them stops the tasks that follow watches.
     pub(super) _alive: Vec<oneshot::Sender<()>>,
 }
 
@@ -35,30 +36,30 @@ impl Core {
     }
 
     pub(super) fn now(&self) -> LogicalTime {
-        self.calendar.read(&*self.env)
+        self.plan_clock.read(&*self.env)
     }
 
-    /// Learns what was under some keys at a moment, and does not tell it yet.
-    pub(super) fn learn(&self, news: Vec<News>, as_of: Revision) {
+    /// Applies the state of some keys at a revision, without publishing a view.
+    pub(super) fn learn(&self, changes: Vec<KeyChange>, as_of: Revision) {
         let now = self.now();
-        self.lock().learn(news, as_of, now);
+        self.lock().learn(changes, as_of, now);
     }
 
-    /// Tells what is new, in one view.
+    /// Publishes all changes in one view.
     pub(super) fn publish(&self) -> Arc<ClusterView> {
         let mut state = self.lock();
         if let Some(view) = state.publish() {
-            // Under the lock, so that views come in their order.
+            // Under the lock, so that views are published in order.
             self.views.send_replace(view);
         }
         let view = self.views.borrow();
         Arc::clone(&view)
     }
 
-    /// Sends a commit until its outcome is known, and takes note of what is stored then.
+    /// Sends a commit until its outcome is known, and applies what is stored.
     pub(super) async fn commit(
         &self,
-        operation: &'static str,
+        operation: Operation,
         commit: CommitBuilder,
     ) -> Result<Settled, InfraError> {
         let commit = transact::build(operation, commit)?;
@@ -72,24 +73,32 @@ impl Core {
         }
     }
 
-    /// Takes note of what was just stored.
+    /// Applies what a transaction has stored, if anything.
+    pub(super) fn note_stored(&self, stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.note(commit, revision);
+        }
+    }
+
+    /// Applies the writes of a stored commit.
     pub(super) fn note(&self, commit: &Commit, revision: Revision) {
-        let news = commit.writes().iter().filter_map(|write| {
+        let changes = commit.writes().iter().filter_map(|write| {
             let key = self.keys.parse(write.key())?;
             let value = match write {
                 Write::Put { value, .. } => Some((value.clone(), revision)),
                 Write::Delete { .. } => None,
             };
-            Some(News { key, value })
+            Some(KeyChange { key, value })
         });
-        let news = news.collect();
-        self.learn(news, revision);
+        let changes = changes.collect();
+        self.learn(changes, revision);
     }
 
-    /// Reads some keys anew. Targets are read all or not at all: one version is one whole.
+    /// Reloads some keys. Targets are always loaded together, because one version covers all of
+    /// them.
     pub(super) async fn reload(
         &self,
-        operation: &'static str,
+        operation: Operation,
         keys: impl IntoIterator<Item = ClusterKey>,
     ) -> Result<(), InfraError> {
         let mut wanted = BTreeSet::new();
@@ -106,32 +115,34 @@ impl Core {
         let loaded = self.store.load(&keys).await;
         let snapshot = loaded.map_err(|error| fault::read(operation, &error))?;
         let values = snapshot.values.into_iter();
-        let news = wanted.into_iter().zip(values).map(|(key, found)| {
+        let changes = wanted.into_iter().zip(values).map(|(key, found)| {
             let value = found.map(|found| (found.value, found.revision));
-            News { key, value }
+            KeyChange { key, value }
         });
-        self.learn(news.collect(), snapshot.revision);
+        self.learn(changes.collect(), snapshot.revision);
         Ok(())
     }
 
-    /// Reads everything of a range anew, and tells at which moment that was.
+    /// Lists a range, and returns the revision of the listing.
     pub(super) async fn relist(&self, range: usize) -> Result<Revision, InfraError> {
         let Some(keys) = self.keys.ranges().into_iter().nth(range) else {
             return Ok(Revision::ZERO);
         };
-        let (revision, entries) = listing::list(&self.store, &keys, "cluster.list").await?;
-        let listed = entries.iter().filter_map(|(key, found)| news(&self.keys, key, Some(found)));
+        let (revision, entries) =
+            listing::list(&self.store, &keys, operation!("cluster.list")).await?;
+        let listed =
+            entries.iter().filter_map(|(key, found)| key_change(&self.keys, key, Some(found)));
         let listed = listed.collect();
         let now = self.now();
         let mut state = self.lock();
-        // A store may show an older state than it did before; that has nothing new.
+        // A store may return an older state than before, which contains nothing new.
         if revision >= state.reached(range) {
             state.replace(range, listed, revision, now);
         }
         Ok(revision)
     }
 
-    /// Reads everything anew.
+    /// Lists all ranges.
     pub(super) async fn refresh(&self) -> Result<Arc<ClusterView>, InfraError> {
         for range in 0..self.keys.ranges().len() {
             self.relist(range).await?;
@@ -140,15 +151,15 @@ impl Core {
     }
 }
 
-/// The time that plans are made by: what the calendar said when the process came, and from then on
-/// a clock that does not jump. So a calendar that is set makes nothing late, and nothing cool.
+/// The clock for plans: the wall clock at the start of the process, continued on the monotonic
+/// clock. So setting the wall clock has no effect on deadlines and cooldowns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Calendar {
+pub(super) struct PlanClock {
     began: LogicalTime,
     began_at: Duration,
 }
 
-impl Calendar {
+impl PlanClock {
     pub(super) fn new(env: &dyn Env) -> Self {
         Self { began: env.wall_clock(), began_at: env.monotonic() }
     }

@@ -1,7 +1,7 @@
-//! What a process knows of a cluster, kept up to date by listings, watches and its own commits.
+//! What a process knows of a cluster, updated by listings, watches and its own commits.
 //!
-//! Every key has the revision at which it was written, and what is older than what is known
-//! changes nothing. So it does not matter in which order news come, and the state never goes back.
+//! Every key has the revision at which it was written, and older changes are ignored. So changes
+//! may arrive in any order, and the state never goes back.
 
 mod apply;
 mod drafts;
@@ -19,15 +19,15 @@ use shardwright_placement::{
 use shardwright_store::{Expect, Key, Revision, Versioned};
 
 pub(crate) use self::drafts::ClaimDraft;
-use super::format::{Format, LeaderName, Quarantined, Unreadable, life_at};
+use super::format::{Format, LeaderName, Quarantined, Unreadable, incarnation_at};
 use super::view::{Changed, ClusterView};
 use crate::keys::{ClusterKey, ClusterKeys};
 
-/// What became of a key.
+/// New state of a key.
 #[derive(Clone, Debug)]
-pub(super) struct News {
+pub(super) struct KeyChange {
     pub(super) key: ClusterKey,
-    /// What is there, and since when; none if nothing is.
+    /// The value and its revision; none if the key is deleted.
     pub(super) value: Option<(Bytes, Revision)>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct State {
     format: Format,
     floor: FenceEpoch,
     chunks: TargetChunks,
-    /// Every key that is there, and when it was written.
+    /// Every existing key, with its revision.
     known: BTreeMap<ClusterKey, Revision>,
-    /// Keys that went away later than the watch has told.
+    /// Keys whose deletion the watch has not delivered yet.
     gone: BTreeMap<ClusterKey, Revision>,
-    /// Up to where everything is known, of each range of keys.
+    /// Revision up to which everything is known, per range of keys.
     reached: Vec<Revision>,
     map: Arc<ShardMap>,
     nodes: BTreeMap<NodeAddress, NonZeroU32>,
@@ -49,7 +49,7 @@ pub(super) struct State {
     gates: Arc<BTreeSet<NodeAddress>>,
     leader: Option<LeaderName>,
     members: Arc<Membership>,
-    /// Whether `members` is older than what is known of nodes and of their leaving.
+    /// Whether `members` must be rebuilt from `nodes`, `leaving` and `drained`.
     members_lag: bool,
     unreadable: BTreeMap<ClusterKey, Unreadable>,
     observations: LeaderObservations,
@@ -57,7 +57,7 @@ pub(super) struct State {
     view: Arc<ClusterView>,
 }
 
-/// What changed since the last view.
+/// Parts that changed since the last view.
 #[derive(Clone, Copy, Debug, Default)]
 struct Touched {
     map: bool,
@@ -89,7 +89,7 @@ impl State {
             quarantine: Arc::default(),
             changed: Changed::default(),
         };
-        // In the text the revision is the fence, and only the store can raise that.
+        // In text, the revision is the fence, and only the store can raise it.
         let (format, floor) = match keys.is_text() {
             true => (Format::Text, FenceEpoch::INITIAL),
             false => (Format::Records, floor),
@@ -117,32 +117,33 @@ impl State {
         }
     }
 
-    /// Below what no fence is given or accepted.
+    /// The lowest valid fence.
     pub(super) const fn floor(&self) -> FenceEpoch {
         self.floor
     }
 
-    /// Learns what was under some keys at a moment. What is older than what is known is ignored.
-    pub(super) fn learn(&mut self, news: Vec<News>, as_of: Revision, now: LogicalTime) {
+    /// Applies the state of some keys at a revision. Ignores changes that are older than the known
+    /// state.
+    pub(super) fn learn(&mut self, changes: Vec<KeyChange>, as_of: Revision, now: LogicalTime) {
         let mut shards = Vec::new();
-        for news in news {
-            if !self.is_new(&news, as_of) {
+        for change in changes {
+            if !self.is_new(&change, as_of) {
                 continue;
             }
-            match &news.value {
+            match &change.value {
                 Some((_, at)) => {
-                    self.gone.remove(&news.key);
-                    self.known.insert(news.key.clone(), *at);
+                    self.gone.remove(&change.key);
+                    self.known.insert(change.key.clone(), *at);
                 }
                 None => {
-                    self.known.remove(&news.key);
-                    self.gone.insert(news.key.clone(), as_of);
+                    self.known.remove(&change.key);
+                    self.gone.insert(change.key.clone(), as_of);
                 }
             }
-            // Who holds a shard is told by who is a member, so those come first.
-            match news {
-                News { key: ClusterKey::Shard(shard), value } => shards.push((shard, value)),
-                News { key, value } => self.apply(key, value, now),
+            // The holder of a shard depends on the members, so members are applied first.
+            match change {
+                KeyChange { key: ClusterKey::Shard(shard), value } => shards.push((shard, value)),
+                KeyChange { key, value } => self.apply(key, value, now),
             }
         }
         self.update_members(now);
@@ -151,15 +152,16 @@ impl State {
         }
     }
 
-    fn is_new(&self, news: &News, as_of: Revision) -> bool {
-        let reached = self.reached.get(self.keys.range_of(&news.key)).copied().unwrap_or_default();
-        // The watch has told all that was before, the end of keys that are forgotten included.
+    fn is_new(&self, change: &KeyChange, as_of: Revision) -> bool {
+        let reached =
+            self.reached.get(self.keys.range_of(&change.key)).copied().unwrap_or_default();
+        // The watch has delivered everything up to here, including deletions that are forgotten.
         if as_of < reached {
             return false;
         }
-        let known = self.known.get(&news.key).copied();
-        let gone = self.gone.get(&news.key).copied();
-        match news.value {
+        let known = self.known.get(&change.key).copied();
+        let gone = self.gone.get(&change.key).copied();
+        match change.value {
             Some((_, at)) => {
                 known.is_none_or(|known| known < at) && gone.is_none_or(|gone| gone < at)
             }
@@ -167,7 +169,7 @@ impl State {
         }
     }
 
-    /// Takes note that everything of a range up to a moment has been learned.
+    /// Records that everything of a range is known up to a revision.
     pub(super) fn reach(&mut self, range: usize, revision: Revision) {
         if let Some(reached) = self.reached.get_mut(range) {
             *reached = revision.max(*reached);
@@ -176,24 +178,24 @@ impl State {
         self.gone.retain(|_, at| *at > reached);
     }
 
-    /// Learns all that is in a range at a moment.
+    /// Applies a listing of a whole range.
     pub(super) fn replace(
         &mut self,
         range: usize,
-        mut news: Vec<News>,
+        mut changes: Vec<KeyChange>,
         revision: Revision,
         now: LogicalTime,
     ) {
-        let listed: BTreeSet<&ClusterKey> = news.iter().map(|news| &news.key).collect();
+        let listed: BTreeSet<&ClusterKey> = changes.iter().map(|change| &change.key).collect();
         let is_missing =
             |key: &&ClusterKey| self.keys.range_of(key) == range && !listed.contains(key);
         let missing: Vec<_> = self.known.keys().filter(is_missing).cloned().collect();
-        news.extend(missing.into_iter().map(|key| News { key, value: None }));
-        self.learn(news, revision, now);
+        changes.extend(missing.into_iter().map(|key| KeyChange { key, value: None }));
+        self.learn(changes, revision, now);
         self.reach(range, revision);
     }
 
-    /// Up to where everything of a range is known.
+    /// Revision up to which everything of a range is known.
     pub(super) fn reached(&self, range: usize) -> Revision {
         self.reached.get(range).copied().unwrap_or_default()
     }
@@ -261,7 +263,7 @@ impl State {
         self.chunks
     }
 
-    /// What a commit that is based on what is known has to expect of a key.
+    /// Returns what a commit based on this state must expect of a key.
     pub(super) fn expect(&self, key: &ClusterKey) -> Expect {
         self.known.get(key).map_or(Expect::Absent, |at| Expect::At(*at))
     }
@@ -270,69 +272,69 @@ impl State {
         self.unreadable.contains_key(key)
     }
 
-    /// Whether it is not known where a shard should be, or who has it.
+    /// Whether the target or the claim of a shard cannot be read.
     pub(super) fn is_quarantined(&self, shard: ShardId) -> bool {
-        told_by(self.chunks, shard).any(|key| self.is_unreadable(&key))
+        keys_about(self.chunks, shard).any(|key| self.is_unreadable(&key))
     }
 
-    /// What this process has seen for itself.
+    /// Observations of this process.
     pub(super) fn observations(&self) -> LeaderObservations {
         self.observations.clone().without(quarantined(self.chunks, self.unreadable.keys()))
     }
 
-    /// Takes note of a plan that was carried out.
+    /// Records a plan that was stored.
     pub(super) fn saw_plan(&mut self, plan: &Plan, config: &ClusterConfig, now: LogicalTime) {
         self.observations.saw_plan(plan, &self.members, config, now);
     }
 
-    /// Who is stored as the leader.
+    /// The stored leader.
     pub(super) fn leader(&self) -> Option<NodeInstance> {
         Some(match self.leader.as_ref()? {
             LeaderName::Instance(holder) => holder.clone(),
             LeaderName::At(address, at) => {
-                let incarnation = life_at(self.life(address), *at);
+                let incarnation = incarnation_at(self.incarnation(address), *at);
                 NodeInstance { address: address.clone(), incarnation }
             }
         })
     }
 
-    /// The life in which a node is a member now.
-    fn life(&self, address: &NodeAddress) -> Option<Incarnation> {
+    /// The incarnation in which a node is currently a member.
+    fn incarnation(&self, address: &NodeAddress) -> Option<Incarnation> {
         self.members.get(address.as_str()).map(|member| member.holder.incarnation)
     }
 
-    /// Makes members of what is known of nodes and of their leaving.
+    /// Rebuilds the members from the known nodes and marks.
     fn update_members(&mut self, now: LogicalTime) {
         if !std::mem::take(&mut self.members_lag) {
             return;
         }
         self.touched.members = true;
         let members = self.nodes.iter().filter_map(|(address, weight)| {
-            // A node writes its key once in its life.
+            // A node writes its key once per incarnation.
             let at = self.known.get(&ClusterKey::Member(address.clone()))?;
             let incarnation = Incarnation::from_raw(at.get());
             let draining = self.leaving.contains(address) || self.drained.contains(address);
             let holder = NodeInstance { address: address.clone(), incarnation };
             Some(Member { holder, weight: *weight, draining })
         });
-        // Addresses are the keys of a map, so none is there twice.
+        // Addresses are the keys of a map, so they are unique.
         if let Ok(members) = self.members.updated(members.collect::<Vec<_>>(), now) {
             self.members = Arc::new(members);
         }
         if self.format == Format::Text {
             self.touched.leader = true;
-            self.resolve_lives();
+            self.update_incarnations();
         }
     }
 }
 
-/// The keys that tell where a shard should be, and who has it.
-pub(super) fn told_by(chunks: TargetChunks, shard: ShardId) -> impl Iterator<Item = ClusterKey> {
+/// The keys of a shard's target and claim.
+pub(super) fn keys_about(chunks: TargetChunks, shard: ShardId) -> impl Iterator<Item = ClusterKey> {
     let chunk = chunks.chunk_of(shard).ok().map(ClusterKey::TargetChunk);
     chunk.into_iter().chain([ClusterKey::Shard(shard)])
 }
 
-/// The shards of which something cannot be read.
+/// The shards whose target or claim cannot be read.
 pub(super) fn quarantined<'k>(
     chunks: TargetChunks,
     unreadable: impl IntoIterator<Item = &'k ClusterKey>,
@@ -351,9 +353,13 @@ pub(super) fn quarantined<'k>(
     shards
 }
 
-/// What became of a key, as a store tells it.
-pub(super) fn news(keys: &ClusterKeys, key: &Key, now: Option<&Versioned>) -> Option<News> {
+/// Converts an entry of the store.
+pub(super) fn key_change(
+    keys: &ClusterKeys,
+    key: &Key,
+    now: Option<&Versioned>,
+) -> Option<KeyChange> {
     let key = keys.parse(key)?;
     let value = now.map(|found| (found.value.clone(), found.revision));
-    Some(News { key, value })
+    Some(KeyChange { key, value })
 }

@@ -1,12 +1,11 @@
-//! Writing where shards should be.
+//! Writing targets: where shards should be.
 //!
-//! As records, a write is the header and every chunk that changes, in one commit that compares the
-//! header: so one version follows the other, whoever writes. What is too large for one commit is
-//! written as several versions, each of them a part of what was decided.
+//! As records, a write consists of the header and every changed chunk, in one commit that compares
+//! the header. So versions follow each other whichever process writes. A write that is too large
+//! for one commit becomes several versions, each a part of the decision.
 //!
-//! As text, every shard is a commit of its own that compares the shard's key, because whoever
-//! claims it writes the same key. The header goes first, so that one write follows the other there
-//! too.
+//! As text, every shard is a separate commit that compares the shard's key, because claims write
+//! the same key. The header is written first, so that writes follow each other here too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use shardwright_contracts::{InfraError, ShardId};
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
+use shardwright_engine::{Operation, operation};
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
     LeaderObservations, Membership, NodeAddress, NodeInstance, ShardMap, Target, TargetChange,
@@ -24,47 +24,47 @@ use shardwright_placement::{
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
 
 use super::shared::Core;
-use super::state::{State, told_by};
+use super::state::{State, keys_about};
 use crate::keys::ClusterKey;
 use crate::records::{TargetChunkRecord, TargetHeadRecord};
 
-const WRITE: &str = "cluster.targets";
+const WRITE: Operation = operation!("cluster.targets");
 
-/// What targets are decided on, all of one moment.
+/// State that targets are decided on, all at one revision.
 pub(super) struct Basis {
     pub(super) map: Arc<ShardMap>,
     pub(super) members: Arc<Membership>,
     pub(super) leader: Option<NodeInstance>,
     pub(super) observations: LeaderObservations,
     head: Expect,
-    /// What else must still be so when they are written.
+    /// Keys that must be unchanged when the targets are written.
     guards: Vec<Guard>,
     unreadable: BTreeSet<ClusterKey>,
     chunks: TargetChunks,
 }
 
-/// Targets while they are written.
+/// Targets that are being written.
 pub(super) struct Writing {
     update: TargetUpdate,
     guards: Vec<Guard>,
-    /// What the shards that change had before.
+    /// The previous targets.
     map: Arc<ShardMap>,
-    /// What does not fit into the first commit: each part is a version of its own.
+    /// The parts that do not fit into the first commit. Each is a version of its own.
     rest: VecDeque<Stage>,
-    /// The version that was written last.
+    /// Version of the last write.
     pub(super) version: TargetVersion,
-    /// How many shards got another target.
+    /// Number of shards with a new target.
     pub(super) moved: usize,
 }
 
 type Stage = Vec<(ClusterKey, Bytes)>;
 
-/// A key that must still be so when targets are written.
+/// A key that must be unchanged when targets are written.
 type Guard = (ClusterKey, Expect);
 
 impl State {
-    /// What to decide targets on. A leader must still lead when they are written, and a node that
-    /// somebody named must still be a member.
+    /// State to decide targets on. When they are written, a leader must still lead, and a node
+    /// named by an operator must still be a member.
     pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
         let leader = by_leader.then_some(ClusterKey::Leader);
         let member = member.map(|node| ClusterKey::Member(node.clone()));
@@ -83,17 +83,17 @@ impl State {
 }
 
 impl Basis {
-    /// Whether nothing can be written, because it is not known what was before.
+    /// Whether the header cannot be read, so that nothing can be written.
     pub(super) fn is_unreadable(&self) -> bool {
         self.unreadable.contains(&ClusterKey::TargetHead)
     }
 
-    /// Whether it is not known where a shard should be, or who has it.
+    /// Whether the target or the claim of a shard cannot be read.
     pub(super) fn is_quarantined(&self, shard: ShardId) -> bool {
-        told_by(self.chunks, shard).any(|key| self.unreadable.contains(&key))
+        keys_about(self.chunks, shard).any(|key| self.unreadable.contains(&key))
     }
 
-    /// Every target of a chunk, with what changes.
+    /// All targets of a chunk, with the changes applied.
     fn chunk(&self, chunk: u32, changes: &BTreeMap<ShardId, &Target>) -> TargetChunkRecord {
         let shards = self.chunks.shards(chunk).map(|shard| ShardId::from_raw(shard.into()));
         let target = |shard| match (changes.get(&shard), self.map.info(shard)) {
@@ -109,7 +109,7 @@ impl Basis {
 }
 
 impl Core {
-    /// The first commit of targets that were decided on something, and what follows it.
+    /// Returns the first commit of decided targets, and the state of the remaining ones.
     pub(super) fn begin_targets(
         &self,
         basis: &Basis,
@@ -130,8 +130,7 @@ impl Core {
         Ok((commit, Writing { update, guards, map, rest, version, moved }))
     }
 
-    /// Writes targets, beginning with their first commit. What is stored only in part counts as
-    /// overtaken.
+    /// Writes targets, beginning with their first commit. A partial write counts as overtaken.
     pub(super) async fn write_targets(
         &self,
         writing: Option<&mut Writing>,
@@ -174,7 +173,7 @@ impl Core {
         Ok(Settled::Stored(stored))
     }
 
-    /// A commit of the header that needs all that must still be so.
+    /// A commit of the header that compares the guards.
     fn head_commit(&self, guards: &[Guard], head: Expect, header: TargetHeader) -> CommitBuilder {
         let key = self.keys.key(&ClusterKey::TargetHead);
         let commit = self.guarded(guards).expect(key.clone(), head);
@@ -187,8 +186,8 @@ impl Core {
         })
     }
 
-    /// Divides the chunks that change so that each part fits into a commit beside what every one of
-    /// them has. There is at least one part.
+    /// Divides the changed chunks into parts that each fit into a commit with the header. There is
+    /// at least one part.
     fn stages(
         &self,
         basis: &Basis,
@@ -252,7 +251,7 @@ impl Core {
     }
 }
 
-/// The target of one shard, as text. Claims and releases write the same key.
+/// Writes the target of one shard as text. Claims and releases write the same key.
 struct TextTarget<'c> {
     core: &'c Core,
     writing: &'c Writing,
@@ -265,7 +264,7 @@ impl Transaction for TextTarget<'_> {
     type Output = bool;
     type Error = InfraError;
 
-    fn operation(&self) -> &'static str {
+    fn operation(&self) -> Operation {
         WRITE
     }
 
@@ -304,15 +303,14 @@ impl Transaction for TextTarget<'_> {
     }
 
     fn finish(&mut self, (): (), is_written: bool, stored: Option<(&Commit, Revision)>) -> bool {
-        if let Some((commit, revision)) = stored {
-            self.core.note(commit, revision);
-        }
+        self.core.note_stored(stored);
         is_written
     }
 }
 
-/// What to report of targets of which a part was stored.
+/// The error to report if only a part of the targets was stored.
 fn partly() -> InfraError {
-    let message = "others wrote targets after an answer was lost, or between two parts".into();
-    InfraError::Unknown { operation: WRITE, message }
+    let message =
+        "another process wrote targets after an answer was lost, or between two parts".into();
+    InfraError::Unknown { operation: WRITE.commit, message }
 }

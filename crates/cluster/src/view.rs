@@ -1,4 +1,4 @@
-//! What a process knows of a cluster, and what can be said about it.
+//! Views and status of a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,32 +15,29 @@ use super::format::Quarantined;
 use super::handle::Cluster;
 use super::state::quarantined;
 
-/// What a process knows of a cluster at one moment. It never changes; the next moment is another
-/// view.
+/// What a process knows of a cluster at one moment. A view is immutable.
 ///
-/// Nothing is decided by it: it says what to try, and a commit decides. What the process stores
-/// itself is in it as soon as the operation returns, though what others stored before may come
-/// later.
+/// A view suggests what to try, and a commit decides. Writes of this process are in the view when
+/// their operation returns. Earlier writes of other processes may appear later.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
-    /// Which view of this process; each has the next number.
+    /// Sequence number of the view within the process.
     pub generation: u64,
-    /// Up to which moment of the store all that is stored of members, shards and the leader is in
-    /// it.
+    /// Revision of the store up to which members, shards and the leader are included.
     pub revision: Revision,
     /// Where shards should be and are.
     pub map: Arc<ShardMap>,
-    /// The nodes, and since when they are the same.
+    /// The nodes, and when they last changed.
     pub members: Arc<Membership>,
     /// The gates.
     pub gates: Arc<BTreeSet<NodeAddress>>,
-    /// Who is stored as the leader. It may be gone.
+    /// The stored leader, which may no longer be a member.
     pub leader: Option<NodeInstance>,
-    /// The nodes that an operator wants empty, whether they are there or not.
+    /// The nodes that an operator has ordered to be emptied, members or not.
     pub drained: Arc<BTreeSet<NodeAddress>>,
-    /// What is stored and cannot be read.
+    /// Stored values that cannot be read.
     pub quarantine: Arc<Vec<Quarantined>>,
-    /// Since when each part is what it is.
+    /// When each part last changed.
     pub changed: Changed,
 }
 
@@ -58,7 +55,7 @@ pub struct Changed {
 }
 
 impl ClusterView {
-    /// Who leads: whoever is stored as the leader, if it is a member in that life.
+    /// The stored leader, if it is a member in that incarnation.
     #[must_use]
     pub fn live_leader(&self) -> Option<&NodeInstance> {
         self.leader.as_ref().filter(|leader| self.members.is_live(leader.borrowed()))
@@ -72,7 +69,7 @@ impl ClusterView {
         })
     }
 
-    /// Where calls go by this view. `own` is the node that asks; a gate is none.
+    /// The routing table of this view. `own` is the node that routes, or none for a gate.
     #[must_use]
     pub fn routing(&self, own: Option<&NodeInstance>, config: &ClusterConfig) -> RoutingTable {
         RoutingTable::new(&self.map, &self.members, own, config)
@@ -85,47 +82,48 @@ impl ClusterView {
     }
 }
 
-/// How a cluster is doing.
+/// Status of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStatus {
-    /// How ids become shards, and how many of these there are.
+    /// How ids map to shards, and the number of shards.
     pub sharding: Sharding,
-    /// The version of targets, and what holds for all of them.
+    /// Header of the targets, with their version.
     pub header: TargetHeader,
-    /// Who leads, if anybody does.
+    /// The leader, if it is a member.
     pub leader: Option<NodeInstance>,
     /// The nodes, by address.
     pub nodes: Vec<NodeStatus>,
-    /// Since when the same nodes are members, as far as this process knows.
+    /// When the members last changed, as far as this process knows.
     pub members_since: LogicalTime,
     /// The gates.
     pub gates: Vec<NodeAddress>,
-    /// Nodes that an operator wants empty, whether they are there or not.
+    /// Nodes that an operator has ordered to be emptied, members or not.
     pub drained: Vec<NodeAddress>,
     /// Whether every shard is where it should be.
     pub readiness: Readiness,
-    /// What is stored and cannot be read.
+    /// Stored values that cannot be read.
     pub quarantine: Vec<Quarantined>,
-    /// Up to which moment of the store all of this is known.
+    /// Revision of the store up to which the status is complete.
     pub revision: Revision,
 }
 
-/// How a node is doing.
+/// Status of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// The node.
     pub member: Member,
-    /// What it holds, and what it should.
+    /// Shards that it holds, and shards targeted at it.
     pub shards: DrainProgress,
 }
 
 impl Cluster {
-    /// What a leader would decide for which the nodes have been the same for long enough, with the
-    /// reasons, given what shards bear. Nothing is written.
+    /// Returns the plan that a leader would make with these loads if the members had been stable
+    /// for long enough. Writes nothing.
     ///
-    /// A process that has just come knows since when nodes are the same no better than that. So
-    /// whoever leads may wait where this does not, after a node came or went; and may have waited
-    /// for a node that does not claim, of which this says nothing before it has waited as long.
+    /// A process that has just started does not know when members changed before. So the leader may
+    /// still wait after a node joined or left, where this plan does not. The leader may also have
+    /// waited for a node that does not claim, which this plan reports only after waiting as long
+    /// itself.
     #[must_use]
     pub fn preview(&self, loads: Option<&[u64]>) -> Plan {
         let view = self.view();
@@ -138,7 +136,7 @@ impl Cluster {
         plan(&PlanInput { map, members, loads, config: &config, now, observations })
     }
 
-    /// How the cluster is doing.
+    /// Returns the status of the cluster.
     #[must_use]
     pub fn status(&self) -> ClusterStatus {
         let view = self.view();
@@ -160,7 +158,7 @@ impl Cluster {
         }
     }
 
-    /// Says in a sentence where a call to an object goes, and why.
+    /// Explains in a sentence where a call to an object is routed, and why.
     pub fn explain(&self, id: &str) -> Result<String, RouteError> {
         let table = self.view().routing(None, self.config());
         table.explain(id).map(|explanation| explanation.to_string())

@@ -1,4 +1,4 @@
-//! What news mean.
+//! Applying the changes of keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use shardwright_placement::{
 use shardwright_store::Revision;
 
 use super::State;
-use crate::format::{Format, Unreadable, life_at, read_shard_text};
+use crate::format::{Format, Unreadable, incarnation_at, read_shard_text};
 use crate::keys::ClusterKey;
 use crate::records::{
     DrainMarkRecord, LeavingRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
@@ -23,7 +23,7 @@ use crate::records::{
 type Value = Option<(Bytes, Revision)>;
 
 impl State {
-    /// Takes what is under a key, which is no shard's.
+    /// Applies the value of a key other than a shard's.
     pub(super) fn apply(&mut self, key: ClusterKey, value: Value, now: LogicalTime) {
         let bytes = value.as_ref().map(|(bytes, _)| bytes.as_ref());
         let read = match &key {
@@ -32,7 +32,7 @@ impl State {
             ClusterKey::Leaving(node) => {
                 self.members_lag = true;
                 let read = read_mark::<LeavingRecord>(bytes);
-                // A mark counts, whatever it says.
+                // A mark counts even if its value cannot be read.
                 mark(&mut self.leaving, node, bytes.is_some());
                 read
             }
@@ -61,7 +61,7 @@ impl State {
         self.note(key, value.is_some(), read);
     }
 
-    /// Takes what is stored of a shard.
+    /// Applies the value of a shard's key.
     pub(super) fn apply_shard(&mut self, shard: ShardId, value: Value, now: LogicalTime) {
         self.touched.map = true;
         let read = match (&value, self.format) {
@@ -69,12 +69,12 @@ impl State {
             (None, Format::Text) => self.apply_text(shard, &SeedShard::default(), None, now),
             (Some((bytes, _)), Format::Records) => ShardClaimRecord::decode(bytes)
                 .map_err(Unreadable::from)
-                .and_then(|record| self.hear_claim(shard, &record.claim, now)),
+                .and_then(|record| self.observe_claim(shard, &record.claim, now)),
             (Some((bytes, at)), Format::Text) => read_shard_text(bytes)
                 .and_then(|text| self.apply_text(shard, &text, Some(*at), now)),
         };
         if read.is_err() {
-            // A shard that the cluster does not have has no claim and no target either.
+            // A shard that does not exist has no claim and no target.
             let _missing = self.forget_claim(shard);
             if self.format == Format::Text {
                 let _missing = self.map_mut().load_target(shard, &Target::default());
@@ -83,8 +83,7 @@ impl State {
         self.note(ClusterKey::Shard(shard), value.is_some(), read);
     }
 
-    /// Takes note of what cannot be read. What is not there is not to be read, also where there
-    /// should be nothing.
+    /// Records a value that cannot be read. A missing value is never unreadable.
     fn note(&mut self, key: ClusterKey, is_there: bool, read: Result<(), Unreadable>) {
         self.touched.notes |= match read {
             Err(why) if is_there => self.unreadable.insert(key, why.clone()) != Some(why),
@@ -106,7 +105,7 @@ impl State {
         self.touched.map = true;
         let read = value.map(TargetHeadRecord::decode).transpose();
         let header = read.as_ref().ok().and_then(|head| head.as_ref()).map(|head| head.header);
-        // While it cannot be read, nothing is known that would allow to move a shard.
+        // While the header cannot be read, the targets count as frozen.
         let frozen = TargetHeader { frozen: read.is_err(), ..TargetHeader::default() };
         self.map_mut().load_header(header.unwrap_or(frozen));
         Ok(read.map(|_| ())?)
@@ -118,7 +117,7 @@ impl State {
         value: Option<&[u8]>,
         now: LogicalTime,
     ) -> Result<(), Unreadable> {
-        // In the text every shard has its target with it.
+        // In text, the shard's key contains the target.
         if self.format == Format::Text {
             return Ok(());
         }
@@ -138,12 +137,12 @@ impl State {
         };
         let nowhere = || vec![Target::default(); expected];
         let targets = read.as_ref().map_or_else(|_| nowhere(), Clone::clone);
-        let has_heard = self.has_heard(&ClusterKey::TargetChunk(chunk));
+        let was_listed = self.was_listed(&ClusterKey::TargetChunk(chunk));
         let map = self.map_mut();
         for (shard, target) in shards.zip(&targets) {
             let shard = ShardId::from_raw(shard.into());
-            if has_heard {
-                map.hear_target(shard, target, now)?;
+            if was_listed {
+                map.observe_target(shard, target, now)?;
             } else {
                 map.load_target(shard, target)?;
             }
@@ -151,7 +150,7 @@ impl State {
         read.map(|_| ())
     }
 
-    /// Takes what the text of a shard says, which was written at a moment.
+    /// Applies the text of a shard, written at a revision.
     fn apply_text(
         &mut self,
         shard: ShardId,
@@ -161,9 +160,9 @@ impl State {
     ) -> Result<(), Unreadable> {
         let before = self.map.info(shard)?;
         let mut target = text.to_target();
-        // The text has no place for the time of a move, so it is the time when it is heard of. Of
-        // what was there before anything was heard, nothing is known.
-        if self.has_heard(&ClusterKey::Shard(shard)) && before.target != text.target.as_ref() {
+        // Text does not store the time of a move, so the time of its arrival is used. For targets
+        // from before the first listing the time is unknown.
+        if self.was_listed(&ClusterKey::Shard(shard)) && before.target != text.target.as_ref() {
             target.since = match before.target {
                 Some(_) => TargetSince::Moved(now),
                 None => TargetSince::Placed(now),
@@ -173,18 +172,19 @@ impl State {
         let fence = at.and_then(|at| FenceEpoch::from_raw(at.get()).ok());
         let (Some(at), Some(fence)) = (at, fence) else { return self.forget_claim(shard) };
         let holder = text.current.clone().map(|address| {
-            let incarnation = life_at(self.life(&address), at);
+            let incarnation = incarnation_at(self.incarnation(&address), at);
             NodeInstance { address, incarnation }
         });
-        self.hear_claim(shard, &Claim { holder, fence }, now)
+        self.observe_claim(shard, &Claim { holder, fence }, now)
     }
 
-    /// Looks again in which life each holder of a shard is a member, after members changed.
-    pub(super) fn resolve_lives(&mut self) {
+    /// Updates the incarnation of each shard's holder after members changed.
+    pub(super) fn update_incarnations(&mut self) {
         let mut changed = Vec::new();
         for info in self.map.iter() {
             let (Some(current), Some(fence)) = (info.current, info.fence) else { continue };
-            let incarnation = life_at(self.life(current.address), Revision::new(fence.as_raw()));
+            let incarnation =
+                incarnation_at(self.incarnation(current.address), Revision::new(fence.as_raw()));
             if incarnation != current.incarnation {
                 let holder = Some(NodeInstance { address: current.address.clone(), incarnation });
                 changed.push((info.shard, Claim { holder, fence }));
@@ -192,20 +192,19 @@ impl State {
         }
         for (shard, claim) in changed {
             self.touched.map = true;
-            // The shard is one of the map.
+            // The shard exists in the map.
             let _taken = self.take_claim(shard, &claim);
         }
     }
 
-    /// Whether everything has been listed that was there before this process came, so that what is
-    /// other than before was stored since.
-    fn has_heard(&self, key: &ClusterKey) -> bool {
+    /// Whether the first listing is complete. Later changes were then stored after this process
+    /// started.
+    fn was_listed(&self, key: &ClusterKey) -> bool {
         self.reached(self.keys.range_of(key)) > Revision::ZERO
     }
 
-    /// Takes what is stored of a claim, and takes note of whoever made or released it if that is
-    /// new.
-    fn hear_claim(
+    /// Applies a stored claim, and records a new claim or release as an observation.
+    fn observe_claim(
         &mut self,
         shard: ShardId,
         claim: &Claim,
@@ -222,20 +221,20 @@ impl State {
         }
         self.take_claim(shard, claim)?;
         if is_release {
-            self.map_mut().hear_release(shard, now)?;
+            self.map_mut().observe_release(shard, now)?;
         }
         Ok(())
     }
 
-    /// What is stored is the latest, whatever the map takes for later.
+    /// The stored claim is the latest, even if the map has a higher fence.
     fn take_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), Unreadable> {
-        // What was claimed below the floor is void: nobody has it.
+        // A claim below the floor is void, so the shard has no holder.
         let is_void = claim.fence < self.floor;
         let holder = claim.holder.clone().filter(|_| !is_void);
         Ok(self.map_mut().load_claim(shard, &Claim { holder, fence: claim.fence })?)
     }
 
-    /// Goes by a floor that has risen: nobody has what was claimed below it.
+    /// Adopts a higher floor. Claims below it become void.
     pub(crate) fn raise_floor(&mut self, floor: FenceEpoch) {
         if self.format == Format::Text || floor <= self.floor {
             return;
@@ -245,7 +244,7 @@ impl State {
         let is_void = |info: &ShardInfo<'_>| info.fence.is_some_and(|fence| fence < floor);
         let void: Vec<_> = self.map.iter().filter(is_void).map(|info| info.shard).collect();
         for shard in void {
-            // The shard is one of the map.
+            // The shard exists in the map.
             let Ok(Some(fence)) = self.map.info(shard).map(|info| info.fence) else { continue };
             let _taken = self.take_claim(shard, &Claim { holder: None, fence });
         }
@@ -256,7 +255,7 @@ impl State {
         Ok(forgotten?)
     }
 
-    /// The map, copied if a view still has it.
+    /// The map, copied if a view shares it.
     fn map_mut(&mut self) -> &mut ShardMap {
         Arc::make_mut(&mut self.map)
     }

@@ -1,4 +1,4 @@
-//! What to commit for an operation, going by what is known.
+//! Commits of operations, based on the known state.
 
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::{Claim, NodeAddress, NodeInstance, NodeInstanceRef, ShardInfo, ops};
@@ -10,10 +10,10 @@ use crate::format::Format;
 use crate::keys::ClusterKey;
 use crate::release::ShardRelease;
 
-/// A claim that is to be stored.
+/// A claim to store.
 pub(crate) struct ClaimDraft {
     pub(crate) commit: CommitBuilder,
-    /// The fence of it, unless the revision is to be.
+    /// Its fence; none if the revision will be the fence.
     pub(crate) fence: Option<FenceEpoch>,
 }
 
@@ -29,7 +29,7 @@ impl State {
         }
         let claim = ops::claim(info, claimer, &self.members, self.floor)?;
         let commit = self
-            .expecting_lives(info.current, claimer)
+            .expecting_members(info.current, claimer)
             .map_err(ShardClaimError::HolderUnreadable)?;
         let commit = self.writing(commit, info, &claim);
         let fence = (self.format == Format::Records).then_some(claim.fence);
@@ -62,10 +62,10 @@ impl State {
             return Err(ShardReleaseError::Unreadable(shard));
         }
         let kept = ops::keep(info, holder, self.fence_now(info, holder, fence))?;
-        Ok(self.writing(self.expecting_life(holder), info, &kept))
+        Ok(self.writing(self.expecting_member(holder), info, &kept))
     }
 
-    /// Makes a commit write the claim of a shard, if it is still as it is known.
+    /// Makes a commit write the claim of a shard, if the claim is unchanged.
     pub(crate) fn writing(
         &self,
         commit: CommitBuilder,
@@ -78,7 +78,7 @@ impl State {
             .put(self.keys.key(&key), self.format.claimed(info, claim))
     }
 
-    /// The fence of a claim: in the text, it rises with every write while the shard is held.
+    /// The current fence of a claim. In text it rises with every write while the shard is held.
     fn fence_now(
         &self,
         info: ShardInfo<'_>,
@@ -96,27 +96,28 @@ impl State {
         let leader = leader.as_ref().map(NodeInstance::borrowed);
         let next = ops::lead(leader, candidate, &self.members)?;
         let commit =
-            self.expecting_lives(leader, candidate).map_err(LeadError::LeaderUnreadable)?;
+            self.expecting_members(leader, candidate).map_err(LeadError::LeaderUnreadable)?;
         let key = self.keys.key(&ClusterKey::Leader);
         Ok(commit
             .expect(key.clone(), self.expect(&ClusterKey::Leader))
             .put(key, self.format.leader(&next)))
     }
 
-    /// Expects that a node is still a member.
-    fn expecting_life(&self, own: &NodeInstance) -> CommitBuilder {
+    /// Expects that a node is still a member in this incarnation.
+    fn expecting_member(&self, own: &NodeInstance) -> CommitBuilder {
         let key = self.keys.key(&ClusterKey::Member(own.address.clone()));
         Commit::builder().expect(key, Expect::At(Revision::new(own.incarnation.as_raw())))
     }
 
-    /// Expects that one node is still a member, and that another still is not in the life in which
-    /// it had something. Fails with that other one if it is not known in which life it is.
-    fn expecting_lives(
+    /// Expects that `own` is still a member, and that `former` is still not a member in the
+    /// incarnation that held something. Fails with the address of `former` if its membership cannot
+    /// be read.
+    fn expecting_members(
         &self,
         former: Option<NodeInstanceRef<'_>>,
         own: &NodeInstance,
     ) -> Result<CommitBuilder, NodeAddress> {
-        let commit = self.expecting_life(own);
+        let commit = self.expecting_member(own);
         let Some(former) = former.filter(|former| *former.address != own.address) else {
             return Ok(commit);
         };

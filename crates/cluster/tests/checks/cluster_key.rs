@@ -2,7 +2,7 @@ use shardwright_cluster::keys::{ClusterKeys, ClusterName};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_store::Key;
 
-/// Parsing never panics, and what it accepts is exactly what is written, as records and as text.
+/// Parsing never panics, and accepts exactly the keys that encoding writes, in both formats.
 pub(crate) fn any_bytes(data: &[u8]) {
     let (keys, name) = (Keyspace::new("p/").unwrap(), ClusterName::parse("c").unwrap());
     let text = ClusterKeys::with_text(&keys, "t").unwrap();

@@ -4,11 +4,11 @@ use shardwright_cluster::AdminError;
 use shardwright_placement::MoveReason;
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused};
 
-use crate::flaky::{Fate, Polite};
+use crate::flaky::{Reaction, YieldingStore};
 use crate::site::{GUARD_MS, InMemory, SHARDS, Site, is_unknown, node, shard, target_of};
 
 #[test]
-fn an_operator_moves_pins_and_freezes_whoever_leads() {
+fn operator_moves_pins_and_freezes_without_the_leader() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.place(&a);
@@ -41,15 +41,15 @@ fn an_operator_moves_pins_and_freezes_whoever_leads() {
     }
 }
 
-/// The leader spreads while an operator pins and moves: both are there in the end.
+/// The leader places shards while an operator pins and moves. Both writes must survive.
 #[test]
-fn what_an_operator_asks_for_and_what_the_leader_decides_are_both_kept() {
+fn operator_and_leader_keep_each_others_writes() {
     for seed in 0..150 {
         let site = if seed % 2 == 0 { Site::new() } else { Site::text() };
-        let polite = || site.cluster_over(Polite(site.store.clone()));
-        let leader = site.join(&polite(), "a:1");
-        let other = site.join(&polite(), "b:1");
-        let operator = polite();
+        let yielding = || site.cluster_over(YieldingStore(site.store.clone()));
+        let leader = site.join(&yielding(), "a:1");
+        let other = site.join(&yielding(), "b:1");
+        let operator = yielding();
         site.pass(Duration::from_millis(GUARD_MS));
         site.run(leader.try_lead()).unwrap();
         let lead = async {
@@ -78,31 +78,31 @@ fn what_an_operator_asks_for_and_what_the_leader_decides_are_both_kept() {
 }
 
 #[test]
-fn an_answer_that_got_lost_is_looked_for() {
+fn lost_answer_of_an_operator_request_is_resolved() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         let _b = site.node("b:1");
         site.place(&a);
         let (operator, store) = site.flaky();
-        store.next([Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer]);
         site.run(operator.move_shard(shard(0), &node("b:1"))).unwrap();
         assert_eq!(target_of(&operator, 0).as_deref(), Some("b:1"));
-        store.next([Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer]);
         assert!(site.run(operator.set_drained(&node("a:1"), true)).unwrap());
     }
 }
 
 #[test]
-fn what_may_have_been_done_is_not_told_as_refused() {
+fn overtaken_operator_request_is_unknown_not_refused() {
     let site = Site::new();
     let a = site.node("a:1");
     let _b = site.node("b:1");
     site.place(&a);
     let (operator, store) = site.flaky();
-    // The move is stored, the answer is lost, and somebody writes the next version.
+    // The move is stored, its answer is lost, and another process writes the next version.
     let (world, other) = (site.world.clone(), site.cluster());
-    store.next([Fate::LoseAnswer]);
-    store.meanwhile(move || {
+    store.next([Reaction::LoseAnswer]);
+    store.on_fault(move || {
         world.block_on(other.refresh()).unwrap();
         world.block_on(other.set_frozen(true)).unwrap();
     });
@@ -113,7 +113,7 @@ fn what_may_have_been_done_is_not_told_as_refused() {
 }
 
 #[test]
-fn a_drained_node_is_emptied_and_stays_empty() {
+fn drained_node_is_emptied_and_stays_empty() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
@@ -137,7 +137,7 @@ fn a_drained_node_is_emptied_and_stays_empty() {
 }
 
 #[test]
-fn a_preview_says_of_nobody_that_it_does_not_claim_before_it_was_waited_for() {
+fn preview_reports_a_missing_claim_only_after_the_timeout() {
     let site = Site::new();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.settle(&[&a, &b]);
@@ -156,7 +156,7 @@ fn a_preview_says_of_nobody_that_it_does_not_claim_before_it_was_waited_for() {
 }
 
 #[test]
-fn who_waits_long_for_a_shard_has_its_whole_time_to_claim_it_after_its_release() {
+fn claim_timeout_starts_when_the_shard_is_released() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
@@ -173,7 +173,7 @@ fn who_waits_long_for_a_shard_has_its_whole_time_to_claim_it_after_its_release()
         site.release(&a, 0, fence).unwrap();
         site.run(operator.refresh()).unwrap();
         assert!(!is_blamed());
-        // What is written of the shard meanwhile does not make it look as if it had been free.
+        // Other writes to the shard do not extend the timeout.
         site.run(operator.pin(moved, None)).unwrap();
         site.run(operator.unpin(moved)).unwrap();
         site.run(operator.refresh()).unwrap();
@@ -187,13 +187,13 @@ fn who_waits_long_for_a_shard_has_its_whole_time_to_claim_it_after_its_release()
 }
 
 #[test]
-fn a_preview_a_status_and_a_route_say_what_is_going_on() {
+fn preview_status_and_route_describe_the_cluster() {
     let site = Site::new();
     let (a, _b) = (site.node("a:1"), site.node("b:1"));
     site.pass(Duration::from_millis(GUARD_MS));
     let operator = site.cluster();
     let preview = operator.preview(None);
-    assert_eq!(preview.moves[1].to_string(), "shard 1 goes to b:1: it has no node yet");
+    assert_eq!(preview.moves[1].to_string(), "shard 1 moves to b:1: it has no node yet");
     assert_eq!(operator.view().map.header().version.as_raw(), 0);
     let lacks = site.run(operator.wait_until_ready(Duration::ZERO)).unwrap_err().lacks;
     assert_eq!(lacks.without_target, SHARDS);

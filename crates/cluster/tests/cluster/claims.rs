@@ -7,11 +7,11 @@ use shardwright_placement::ops::{ClaimRefused, ReleaseReason, ReleaseRefused};
 use shardwright_store::memory::{Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
-use crate::flaky::{Fate, Flaky, Polite};
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
 use crate::site::{SHARDS, Site, TTL, holder_of, is_unknown, node, shard};
 
 #[test]
-fn a_shard_is_claimed_by_its_target_and_by_nobody_else() {
+fn only_the_target_claims_a_shard() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         assert_eq!(site.claim(&a, 0), Err(ShardClaimError::Refused(ClaimRefused::NoTarget)));
@@ -30,7 +30,7 @@ fn a_shard_is_claimed_by_its_target_and_by_nobody_else() {
 }
 
 #[test]
-fn many_shards_are_claimed_at_once_each_for_itself() {
+fn many_shards_are_claimed_independently() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         site.place(&a);
@@ -46,7 +46,7 @@ fn many_shards_are_claimed_at_once_each_for_itself() {
 }
 
 #[test]
-fn the_fence_rises_over_releases_moves_and_crashes() {
+fn fence_rises_across_releases_moves_and_crashes() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.place(&a);
@@ -55,7 +55,7 @@ fn the_fence_rises_over_releases_moves_and_crashes() {
         assert_eq!(holder_of(&b.cluster(), 0), None);
         fences.push(site.claim(&a, 0).unwrap());
         site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
-        // Who has it is a member, and has to give it up first.
+        // The holder is a member and must release the shard first.
         let held = ShardClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")));
         assert_eq!(site.claim(&b, 0), Err(held));
         site.release(&a, 0, *fences.last().unwrap()).unwrap();
@@ -69,7 +69,7 @@ fn the_fence_rises_over_releases_moves_and_crashes() {
 }
 
 #[test]
-fn a_release_needs_the_fence_no_objects_and_a_reason() {
+fn release_needs_the_fence_no_objects_and_a_reason() {
     let site = Site::new();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.place(&a);
@@ -91,13 +91,14 @@ fn a_release_needs_the_fence_no_objects_and_a_reason() {
     assert_eq!(holder_of(&b.cluster(), 0), Some(a.holder().clone()));
 }
 
-/// Both see the same free shard, and both are its target for a moment: the compare decides.
+/// Both see the same free shard, and each is its target for a while. The comparison in the commit
+/// decides.
 #[test]
-fn of_two_claimers_at_most_one_gets_a_shard() {
+fn at_most_one_of_two_claimers_gets_a_shard() {
     for seed in 0..200 {
         let site = if seed % 2 == 0 { Site::new() } else { Site::text() };
-        let polite = || site.cluster_over(Polite(site.store.clone()));
-        let (a, b) = (site.join(&polite(), "a:1"), site.join(&polite(), "b:1"));
+        let yielding = || site.cluster_over(YieldingStore(site.store.clone()));
+        let (a, b) = (site.join(&yielding(), "a:1"), site.join(&yielding(), "b:1"));
         site.pass(Duration::from_secs(10));
         site.run(a.try_lead()).unwrap();
         site.run(a.lead_step(None)).unwrap();
@@ -105,7 +106,7 @@ fn of_two_claimers_at_most_one_gets_a_shard() {
         let (target, moves) = (node("b:1"), async {
             cluster.move_shard(shard(0), &node("b:1")).await.unwrap();
         });
-        // Both try for as long as the target moves.
+        // Both try while the target moves.
         let claims = async {
             let first = a.claim(&[shard(0)]).await.remove(0).1;
             (first, a.claim(&[shard(0)]).await.remove(0).1)
@@ -124,11 +125,11 @@ fn of_two_claimers_at_most_one_gets_a_shard() {
 }
 
 #[test]
-fn a_claim_without_a_live_membership_is_refused_by_the_store() {
+fn claim_without_a_live_membership_is_refused_by_the_store() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         site.place(&a);
-        // The session ends, and the node hears nothing of it.
+        // The session ends, and the node's watch does not deliver it.
         site.store.hold_watches();
         site.end_session_of("a:1");
         assert!(a.may_serve());
@@ -142,12 +143,12 @@ fn a_claim_without_a_live_membership_is_refused_by_the_store() {
 }
 
 #[test]
-fn a_claim_that_comes_late_is_refused_when_its_sender_is_no_member_any_more() {
+fn late_claim_of_a_former_member_is_refused() {
     let site = Site::new();
     let (cluster, store) = site.flaky();
     let a = site.join(&cluster, "a:1");
     site.place(&a);
-    store.henceforth(0, Fate::Late);
+    store.always_after(0, Reaction::Late);
     assert!(site.claim(&a, 0).is_err());
     drop((a, cluster));
     site.pass(TTL * 2);
@@ -155,24 +156,27 @@ fn a_claim_that_comes_late_is_refused_when_its_sender_is_no_member_any_more() {
 }
 
 #[test]
-fn an_unknown_claim_is_found_out_by_looking() {
+fn unknown_claim_is_resolved_by_a_read() {
     for site in [Site::new(), Site::text()] {
         let (cluster, store) = site.flaky();
         let a = site.join(&cluster, "a:1");
         site.place(&a);
-        // It was applied, and the answer got lost.
-        store.next([Fate::LoseAnswer]);
+        // The claim was applied, and its answer was lost.
+        store.next([Reaction::LoseAnswer]);
         let fence = site.claim(&a, 0).unwrap();
         assert_eq!(cluster.view().map.info(shard(0)).unwrap().fence, Some(fence));
-        // It was not, or not yet: the same is sent again, and the late one changes nothing.
-        store.next([Fate::Late]);
+        // The claim was delayed. The same commit is sent again, and the delayed copy changes
+        // nothing.
+        store.next([Reaction::Late]);
         let fence = site.claim(&a, 1).unwrap();
         assert_eq!(site.run(store.deliver_late()), 0);
         let view = site.run(cluster.refresh()).unwrap();
         assert_eq!(view.map.info(shard(1)).unwrap().fence, Some(fence));
-        // It stays unknown: nobody says that it was refused.
-        store.henceforth(0, Fate::Late);
-        let Err(ShardClaimError::Store(error)) = site.claim(&a, 2) else { panic!("it is unknown") };
+        // An outcome that stays unknown is not reported as a refusal.
+        store.always_after(0, Reaction::Late);
+        let Err(ShardClaimError::Store(error)) = site.claim(&a, 2) else {
+            panic!("the outcome is known")
+        };
         assert!(is_unknown(&error));
         store.next([]);
         assert_eq!(site.run(store.deliver_late()), 1);
@@ -182,23 +186,23 @@ fn an_unknown_claim_is_found_out_by_looking() {
 }
 
 #[test]
-fn an_unknown_release_is_found_out_by_looking() {
+fn unknown_release_is_resolved_by_a_read() {
     for site in [Site::new(), Site::text()] {
         let (cluster, store) = site.flaky();
         let a = site.join(&cluster, "a:1");
         let b = site.node("b:1");
         site.place(&a);
         let fence = site.claim(&a, 0).unwrap();
-        store.next([Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer]);
         assert_eq!(site.release(&a, 0, fence), Ok(()));
         assert_eq!(holder_of(&cluster, 0), None);
-        // Released, and claimed by another before the answer was looked for.
+        // The shard is released and claimed by another node before the outcome is read.
         let fence = site.claim(&a, 0).unwrap();
         site.run(b.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
         site.world.run_tasks();
         let (world, claimer) = (site.world.clone(), b.clone());
-        store.next([Fate::LoseAnswer]);
-        store.meanwhile(move || {
+        store.next([Reaction::LoseAnswer]);
+        store.on_fault(move || {
             world.run_tasks();
             let claimed = world.block_on(claimer.claim(&[shard(0)])).remove(0).1;
             assert!(claimed.is_ok(), "{claimed:?}");
@@ -208,7 +212,7 @@ fn an_unknown_release_is_found_out_by_looking() {
     }
 }
 
-/// A store that can be read only so often.
+/// A store that fails after a number of reads.
 #[derive(Default)]
 struct LoadsLeft(Mutex<Option<u32>>);
 
@@ -218,48 +222,53 @@ impl Hooks for LoadsLeft {
         let (HookedCall::Load(_), Some(left)) = (call, left.as_mut()) else { return Before::Go };
         match left.checked_sub(1) {
             Some(fewer) => *left = fewer,
-            None => return Before::Refuse(Fault::new(FaultKind::Unreachable, "no more")),
+            None => {
+                return Before::Refuse(Fault::new(
+                    FaultKind::Unreachable,
+                    "the limit of reads is reached",
+                ));
+            }
         }
         Before::Go
     }
 }
 
-/// Who took it for refused would serve a shard that is another's.
+/// Taken for a refusal, the node would serve a shard of another node.
 #[test]
-fn a_release_that_was_overtaken_and_cannot_be_looked_at_is_unknown() {
+fn overtaken_release_is_unknown_if_reads_fail() {
     for site in [Site::new(), Site::text()] {
         let reads = Arc::new(LoadsLeft::default());
-        let store = Flaky::new(site.store.client(Arc::clone(&reads)));
+        let store = FlakyStore::new(site.store.client(Arc::clone(&reads)));
         let a = site.join(&site.cluster_over(store.clone()), "a:1");
         let b = site.node("b:1");
         site.place(&a);
         let fence = site.claim(&a, 0).unwrap();
         site.run(b.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
         let (world, claimer) = (site.world.clone(), b.clone());
-        store.next([Fate::LoseAnswer]);
-        store.meanwhile(move || {
+        store.next([Reaction::LoseAnswer]);
+        store.on_fault(move || {
             world.run_tasks();
             assert!(world.block_on(claimer.claim(&[shard(0)])).remove(0).1.is_ok());
             *reads.0.lock().unwrap() = Some(1);
         });
         let Err(ShardReleaseError::Store(error)) = site.release(&a, 0, fence) else {
-            panic!("it is unknown")
+            panic!("the outcome is known")
         };
         assert!(is_unknown(&error), "{error}");
     }
 }
 
 #[test]
-fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
+fn keeping_a_shard_rejects_a_late_release() {
     for site in [Site::new(), Site::text()] {
         let (cluster, store) = site.flaky();
         let a = site.join(&cluster, "a:1");
         site.place(&a);
         let (kept, gone) = (site.claim(&a, 0).unwrap(), site.claim(&a, 1).unwrap());
         for (number, fence) in [(0, kept), (1, gone)] {
-            store.henceforth(0, Fate::Late);
+            store.always_after(0, Reaction::Late);
             let Err(ShardReleaseError::Store(error)) = site.release(&a, number, fence) else {
-                panic!("it is unknown")
+                panic!("the outcome is known")
             };
             assert!(is_unknown(&error));
             store.next([]);
@@ -267,7 +276,8 @@ fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
                 assert_eq!(site.run(a.keep(shard(0), kept)), Ok(()));
             }
         }
-        // Each release was sent more than once; one of them takes effect, and none of the other.
+        // Each release was sent more than once. One copy of one release is applied, and none of the
+        // other.
         assert_eq!(site.run(store.deliver_late()), 1);
         site.world.run_tasks();
         assert_eq!(holder_of(&cluster, 0), Some(a.holder().clone()));
@@ -278,13 +288,13 @@ fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
 }
 
 #[test]
-fn a_refusal_by_a_view_that_lags_behind_is_decided_again_on_what_is_stored() {
+fn refusal_on_a_stale_view_is_decided_again() {
     let site = Site::new();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.place(&a);
     let fence = site.claim(&a, 0).unwrap();
     site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
-    // B does not hear that the shard is released.
+    // B's watch does not deliver the release.
     site.store.hold_watches();
     site.release(&a, 0, fence).unwrap();
     assert_eq!(holder_of(&b.cluster(), 0), Some(a.holder().clone()));
@@ -295,12 +305,12 @@ fn a_refusal_by_a_view_that_lags_behind_is_decided_again_on_what_is_stored() {
 }
 
 #[test]
-fn a_claim_on_a_view_that_lags_behind_takes_nothing_from_a_member() {
+fn claim_on_a_stale_view_does_not_displace_a_member() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.place(&a);
         site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
-        // A hears of nothing from here on, and thinks that the shard is free and meant for it.
+        // A's view is stale from here on: the shard looks free and targeted at A.
         site.run(a.cluster().move_shard(shard(0), &node("a:1"))).unwrap();
         site.store.hold_watches();
         let other = site.node("c:1");

@@ -5,11 +5,11 @@ use shardwright_placement::ops::{LeadRefused, LeaderRefused};
 use shardwright_placement::{PlanNote, ShardInfo, TargetVersion};
 use shardwright_store::StoreLimits;
 
-use crate::flaky::{Fate, Flaky, Polite};
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
 use crate::site::{GUARD_MS, SHARDS, Site, TTL, holder_of, node, shard, target_of};
 
 #[test]
-fn one_node_leads_until_it_resigns_or_is_gone() {
+fn one_node_leads_until_it_resigns_or_leaves() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         assert_eq!(site.run(a.resign()), Ok(false));
@@ -29,7 +29,7 @@ fn one_node_leads_until_it_resigns_or_is_gone() {
 }
 
 #[test]
-fn a_leader_that_comes_back_does_not_lead() {
+fn restarted_leader_does_not_lead() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         site.run(a.try_lead()).unwrap();
@@ -47,7 +47,7 @@ fn a_leader_that_comes_back_does_not_lead() {
 }
 
 #[test]
-fn shards_are_placed_in_turn_once_the_guard_is_over() {
+fn shards_are_placed_in_turn_after_the_guard() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.run(b.try_lead()).unwrap();
@@ -67,7 +67,7 @@ fn shards_are_placed_in_turn_once_the_guard_is_over() {
 }
 
 #[test]
-fn a_leader_that_was_replaced_writes_nothing() {
+fn replaced_leader_writes_nothing() {
     for site in [Site::new(), Site::text()] {
         let (cluster, cut) = site.cuttable();
         let old = site.join(&cluster, "a:1");
@@ -77,7 +77,7 @@ fn a_leader_that_was_replaced_writes_nothing() {
         cut.set(true);
         site.pass(TTL);
         site.run(b.try_lead()).unwrap();
-        // The old one hears of nothing, and is let through again.
+        // The old leader reaches the store again, with a stale view.
         site.store.hold_watches();
         cut.set(false);
         assert_eq!(site.run(old.lead_step(None)), Err(LeaderStepError::Over));
@@ -87,7 +87,7 @@ fn a_leader_that_was_replaced_writes_nothing() {
 }
 
 #[test]
-fn a_member_that_was_replaced_as_leader_writes_nothing() {
+fn replaced_leader_that_is_still_a_member_writes_nothing() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.pass(Duration::from_millis(GUARD_MS));
@@ -106,14 +106,14 @@ fn a_member_that_was_replaced_as_leader_writes_nothing() {
 }
 
 #[test]
-fn a_leader_that_decides_anew_knows_the_nodes_that_others_meant() {
+fn retried_leader_step_knows_recently_joined_targets() {
     for site in [Site::new(), Site::text()] {
         let (a, _b) = (site.node("a:1"), site.node("b:1"));
         site.pass(Duration::from_millis(GUARD_MS));
         site.run(a.try_lead()).unwrap();
         site.run(a.lead_step(None)).unwrap();
         site.run(a.cluster().set_drained(&node("b:1"), true)).unwrap();
-        // Somebody joins and is given a shard, and the leader hears of neither.
+        // A node joins and gets a shard. The leader's view has neither.
         site.store.hold_watches();
         let _c = site.node("c:1");
         site.run(site.cluster().move_shard(shard(0), &node("c:1"))).unwrap();
@@ -124,12 +124,12 @@ fn a_leader_that_decides_anew_knows_the_nodes_that_others_meant() {
 }
 
 #[test]
-fn a_leader_that_is_no_member_any_more_writes_nothing() {
+fn leader_without_a_membership_writes_nothing() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         site.pass(Duration::from_millis(GUARD_MS));
         site.run(a.try_lead()).unwrap();
-        // Nobody has taken its place, and it has not heard of its end.
+        // No other node leads, and the leader's view still has its membership.
         site.store.hold_watches();
         site.end_session_of("a:1");
         assert_eq!(site.run(a.lead_step(None)), Err(LeaderStepError::Over));
@@ -138,14 +138,14 @@ fn a_leader_that_is_no_member_any_more_writes_nothing() {
 }
 
 #[test]
-fn a_write_of_targets_that_comes_late_is_refused_once_another_leads() {
+fn late_targets_are_refused_once_another_node_leads() {
     let site = Site::new();
     let (cluster, store) = site.flaky();
     let a = site.join(&cluster, "a:1");
     let b = site.node("b:1");
     site.pass(Duration::from_millis(GUARD_MS));
     site.run(a.try_lead()).unwrap();
-    store.henceforth(0, Fate::Late);
+    store.always_after(0, Reaction::Late);
     assert!(site.run(a.lead_step(None)).is_err());
     drop((a, cluster));
     site.pass(TTL * 2);
@@ -154,28 +154,28 @@ fn a_write_of_targets_that_comes_late_is_refused_once_another_leads() {
 }
 
 #[test]
-fn an_unknown_write_of_targets_is_found_out_by_looking() {
+fn unknown_targets_are_resolved_by_a_read() {
     for site in [Site::new(), Site::text()] {
         let (cluster, store) = site.flaky();
         let a = site.join(&cluster, "a:1");
         site.pass(Duration::from_millis(GUARD_MS));
-        store.next([Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer]);
         site.run(a.try_lead()).unwrap();
-        store.next([Fate::LoseAnswer, Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer, Reaction::LoseAnswer]);
         let step = site.run(a.lead_step(None)).unwrap();
         assert_eq!((step.moved, step.version.as_raw()), (SHARDS as usize, 1));
-        store.next([Fate::LoseAnswer]);
+        store.next([Reaction::LoseAnswer]);
         assert_eq!(site.run(a.resign()), Ok(true));
     }
 }
 
 #[test]
-fn what_is_too_large_for_one_commit_is_written_as_several_versions() {
+fn oversized_targets_are_written_as_several_versions() {
     let site = Site::new();
     let mut options = site.options();
     options.config.sharding.num_shards = shardwright_placement::ShardCount::DEFAULT;
     let limits = StoreLimits { expectations: 8, writes: 10, key_bytes: 256, bytes: 20_000 };
-    let store = Flaky::with_limits(site.store.clone(), limits);
+    let store = FlakyStore::with_limits(site.store.clone(), limits);
     let opened = shardwright_cluster::Cluster::open(store.clone(), site.world.clone(), options);
     let cluster = site.run(opened).unwrap();
     let a = site.join(&cluster, "a:1");
@@ -193,7 +193,7 @@ fn what_is_too_large_for_one_commit_is_written_as_several_versions() {
 }
 
 #[test]
-fn a_cluster_places_claims_balances_and_survives_a_loss() {
+fn cluster_places_balances_and_survives_a_loss() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
@@ -208,7 +208,7 @@ fn a_cluster_places_claims_balances_and_survives_a_loss() {
         drop(a);
         site.pass(TTL);
         site.settle(&[&b, &c, &d]);
-        // One that leaves hands everything over.
+        // A leaving node hands over all its shards.
         site.run(b.set_leaving(true)).unwrap();
         for _ in 0..40 {
             site.round(&[&c, &d, &b]);
@@ -220,13 +220,13 @@ fn a_cluster_places_claims_balances_and_survives_a_loss() {
     }
 }
 
-/// Each of two leads whenever it can; whoever writes follows what is stored.
+/// Two nodes lead alternately. Each write follows the stored version.
 #[test]
-fn two_that_lead_by_turns_never_lose_a_write() {
+fn alternating_leaders_lose_no_write() {
     for seed in 0..60 {
         let site = if seed % 2 == 0 { Site::new() } else { Site::text() };
-        let polite = || site.cluster_over(Polite(site.store.clone()));
-        let (a, b) = (site.join(&polite(), "a:1"), site.join(&polite(), "b:1"));
+        let yielding = || site.cluster_over(YieldingStore(site.store.clone()));
+        let (a, b) = (site.join(&yielding(), "a:1"), site.join(&yielding(), "b:1"));
         site.pass(Duration::from_millis(GUARD_MS));
         let lead = async |node: &crate::site::Node| {
             let mut moved = 0;
@@ -250,29 +250,29 @@ fn two_that_lead_by_turns_never_lose_a_write() {
 }
 
 #[test]
-fn a_node_that_keeps_its_session_and_claims_nothing_is_tried_with_one_shard() {
+fn node_that_does_not_claim_is_probed_with_one_shard() {
     for site in [Site::new(), Site::text()] {
         let site = Site { hasty: true, ..site };
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
         let c = site.node("c:1");
-        let meant = || {
+        let targeted = || {
             let view = a.cluster().view();
             let is_its = |info: &ShardInfo<'_>| info.target == Some(c.address());
             view.map.iter().filter(is_its).count()
         };
         site.round(&[&a, &b]);
-        assert!(meant() > 1);
+        assert!(targeted() > 1);
         site.pass(Duration::from_secs(60));
         site.round(&[&a, &b]);
-        assert_eq!(meant(), 0);
+        assert_eq!(targeted(), 0);
         site.pass(Duration::from_secs(59));
         site.round(&[&a, &b]);
-        assert_eq!(meant(), 0);
+        assert_eq!(targeted(), 0);
         site.pass(Duration::from_secs(1));
         site.round(&[&a, &b]);
-        assert_eq!(meant(), 1);
-        // It claims, and has its share soon.
+        assert_eq!(targeted(), 1);
+        // The node claims, and soon gets its share.
         site.settle(&[&a, &b, &c]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the cluster driver does where stores fail, processes die and several share a cluster.
+//! The cluster driver under store failures, crashes and concurrent processes.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -21,9 +21,9 @@ mod leading;
 mod membership;
 mod opening;
 mod quarantine;
+mod random_faults;
 mod real;
 mod site;
-mod storm;
 #[path = "../../../engine/tests/support/mod.rs"]
 mod support;
 mod text;

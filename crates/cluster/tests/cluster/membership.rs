@@ -13,7 +13,7 @@ use crate::site::{GUARD_MS, MARGIN, Site, TTL, holder_of, node};
 use crate::support::world::World;
 
 #[test]
-fn a_node_is_seen_by_all_and_gone_when_it_leaves() {
+fn node_is_visible_until_it_leaves() {
     let site = Site::new();
     let watcher = site.cluster();
     let a = site.node("a:1");
@@ -26,20 +26,20 @@ fn a_node_is_seen_by_all_and_gone_when_it_leaves() {
 }
 
 #[test]
-fn no_two_lives_of_a_node_are_the_same() {
+fn incarnations_of_a_node_are_distinct() {
     for site in [Site::new(), Site::text()] {
-        let mut lives = Vec::new();
+        let mut incarnations = Vec::new();
         for _ in 0..5 {
             let a = site.node("a:1");
-            lives.push(a.holder().incarnation);
+            incarnations.push(a.holder().incarnation);
             site.run(a.leave()).unwrap();
         }
-        assert!(lives.windows(2).all(|pair| pair[0] < pair[1]), "{lives:?}");
+        assert!(incarnations.windows(2).all(|pair| pair[0] < pair[1]), "{incarnations:?}");
     }
 }
 
 #[test]
-fn a_node_may_serve_only_as_long_as_nobody_can_claim_from_it() {
+fn node_stops_serving_before_others_can_claim() {
     let site = Site::new();
     let watcher = site.cluster();
     let (cluster, cut) = site.cuttable();
@@ -48,7 +48,7 @@ fn a_node_may_serve_only_as_long_as_nobody_can_claim_from_it() {
     assert_eq!(a.serving(), Serving::Until(before + TTL - MARGIN));
     site.pass(TTL * 3);
     assert!(a.may_serve());
-    // From now on nothing gets through.
+    // From now on the store is unreachable.
     cut.set(true);
     site.pass(TTL - MARGIN);
     assert!(!a.may_serve());
@@ -61,52 +61,53 @@ fn a_node_may_serve_only_as_long_as_nobody_can_claim_from_it() {
     assert_eq!(a.serving(), Serving::Ended);
 }
 
-/// A line that is dead until somebody has waited long enough for an answer to take another.
-struct DeadLine {
+/// A connection that is dead until a request has waited for its timeout.
+struct DeadConnection {
     world: World,
     is_dead: AtomicBool,
 }
 
-impl DeadLine {
+impl DeadConnection {
     const PATIENCE: Duration = Duration::from_secs(2);
 }
 
-impl Hooks for DeadLine {
+impl Hooks for DeadConnection {
     async fn before(&self, call: HookedCall<'_>) -> Before {
         if matches!(call, HookedCall::KeepAlive(_)) && self.is_dead.load(Ordering::SeqCst) {
             self.world.sleep(Self::PATIENCE).await;
             self.is_dead.store(false, Ordering::SeqCst);
-            return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line was dead"));
+            return Before::Refuse(Fault::new(FaultKind::Unreachable, "the connection was dead"));
         }
         Before::Go
     }
 }
 
 #[test]
-fn a_sign_of_life_that_is_not_answered_has_the_time_to_find_out_why() {
+fn unanswered_keep_alive_detects_a_dead_connection() {
     let site = Site::new();
-    let line = Arc::new(DeadLine { world: site.world.clone(), is_dead: AtomicBool::new(false) });
-    let store = site.store.client(Arc::clone(&line));
+    let connection =
+        Arc::new(DeadConnection { world: site.world.clone(), is_dead: AtomicBool::new(false) });
+    let store = site.store.client(Arc::clone(&connection));
     let mut options = site.options();
-    // A sign of life every second.
+    // A keep-alive every second.
     (options.session_ttl, options.session_margin) =
         (Duration::from_secs(5), Duration::from_secs(1));
     let cluster = site.run(Cluster::open(store, site.world.clone(), options)).unwrap();
     let a = site.join(&cluster, "a:1");
     site.pass(TTL);
-    line.is_dead.store(true, Ordering::SeqCst);
+    connection.is_dead.store(true, Ordering::SeqCst);
     site.pass(TTL);
-    assert!(!line.is_dead.load(Ordering::SeqCst));
+    assert!(!connection.is_dead.load(Ordering::SeqCst));
     assert!(a.may_serve());
 }
 
 #[test]
-fn a_node_that_leaves_again_is_not_content_with_the_mark_of_its_earlier_life() {
+fn leaving_mark_of_an_earlier_incarnation_does_not_count() {
     let site = Site::new();
     let cluster = site.cluster();
     let a = site.join(&cluster, "a:1");
     site.run(a.set_leaving(true)).unwrap();
-    // The process hears of the end of its membership, and of nothing else.
+    // The process learns the end of its membership, and no other change.
     site.store.hold_watches();
     site.end_session_of("a:1");
     let joining = cluster.join(node("a:1"), NonZeroU32::MIN);
@@ -119,7 +120,7 @@ fn a_node_that_leaves_again_is_not_content_with_the_mark_of_its_earlier_life() {
 }
 
 #[test]
-fn a_node_that_reaches_the_store_in_time_goes_on() {
+fn node_that_reaches_the_store_in_time_serves_again() {
     let site = Site::new();
     let (cluster, cut) = site.cuttable();
     let a = site.join(&cluster, "a:1");
@@ -134,7 +135,7 @@ fn a_node_that_reaches_the_store_in_time_goes_on() {
 }
 
 #[test]
-fn the_time_counts_from_before_the_sign_of_life_was_sent() {
+fn serving_deadline_counts_from_before_the_keep_alive() {
     let site = Site::new();
     let a = site.node("a:1");
     let mut changes = a.serving_changes();
@@ -143,12 +144,12 @@ fn the_time_counts_from_before_the_sign_of_life_was_sent() {
     while !changes.has_changed().unwrap() {
         site.pass(Duration::from_millis(500));
     }
-    let Serving::Until(until) = a.serving() else { panic!("it was kept alive") };
+    let Serving::Until(until) = a.serving() else { panic!("the membership has ended") };
     assert!(until > asked_at + TTL - MARGIN && until <= site.monotonic() + TTL - MARGIN);
 }
 
 #[test]
-fn a_session_that_is_lost_ends_the_membership_before_anybody_claims() {
+fn lost_session_ends_the_membership_before_any_claim() {
     let site = Site::new();
     let (cluster, cut) = site.cuttable();
     let a = site.join(&cluster, "a:1");
@@ -163,7 +164,7 @@ fn a_session_that_is_lost_ends_the_membership_before_anybody_claims() {
         site.pass(Duration::from_millis(500));
         site.run(b.lead_step(None)).unwrap();
         let claimed = site.claim(&b, 0);
-        // Whoever got it got it from somebody who had stopped.
+        // The previous holder has stopped serving before the claim succeeds.
         if let Ok(next) = claimed {
             assert!(!a.may_serve());
             assert!(next > fence);
@@ -174,15 +175,15 @@ fn a_session_that_is_lost_ends_the_membership_before_anybody_claims() {
             return;
         }
     }
-    panic!("nobody got the shard of a node that was cut off");
+    panic!("no node claimed the shard of a node that was cut off");
 }
 
 #[test]
-fn a_node_that_comes_back_waits_for_its_earlier_life_to_end() {
+fn rejoining_node_waits_for_its_earlier_incarnation() {
     for site in [Site::new(), Site::text()] {
         let first = site.node("a:1");
-        let life = first.holder().incarnation;
-        // As if the process had died.
+        let earlier = first.holder().incarnation;
+        // Like a crash.
         drop(first);
         let cluster = site.cluster();
         let joining = cluster.join(node("a:1"), NonZeroU32::MIN);
@@ -190,12 +191,12 @@ fn a_node_that_comes_back_waits_for_its_earlier_life_to_end() {
         assert!(site.world.run_until_stuck(joining.as_mut()).is_none());
         site.pass(TTL);
         let second = site.world.run_until_stuck(joining.as_mut()).unwrap().unwrap();
-        assert!(second.holder().incarnation > life);
+        assert!(second.holder().incarnation > earlier);
     }
 }
 
 #[test]
-fn an_address_that_somebody_keeps_is_taken() {
+fn address_of_a_live_member_is_taken() {
     let site = Site::new();
     let first = site.node("a:1");
     let cluster = site.cluster();
@@ -209,11 +210,11 @@ fn an_address_that_somebody_keeps_is_taken() {
         }
         site.pass(Duration::from_secs(1));
     }
-    panic!("it waits forever");
+    panic!("the join never ended");
 }
 
 #[test]
-fn an_earlier_life_claims_nothing_any_more() {
+fn earlier_incarnation_cannot_claim() {
     let site = Site::new();
     let (cluster, cut) = site.cuttable();
     let old = site.join(&cluster, "a:1");
@@ -222,7 +223,7 @@ fn an_earlier_life_claims_nothing_any_more() {
     let new = site.node("a:1");
     site.place(&new);
     cut.set(false);
-    // It has not heard of its end yet: what is stored decides.
+    // Its view still has the membership. The stored state decides.
     let refused = site.claim(&old, 0).unwrap_err();
     let expected =
         [ShardClaimError::Over, ShardClaimError::Refused(ClaimRefused::Replaced(node("a:1")))];
@@ -231,7 +232,7 @@ fn an_earlier_life_claims_nothing_any_more() {
 }
 
 #[test]
-fn gates_come_and_go_and_never_arm_the_guard() {
+fn gates_never_arm_the_guard() {
     let site = Site::new();
     let watcher = site.cluster();
     let a = site.node("a:1");
@@ -239,7 +240,7 @@ fn gates_come_and_go_and_never_arm_the_guard() {
     site.pass(Duration::from_secs(3));
     let gate = site.run(site.cluster().join_gate(node("g:1"))).unwrap();
     assert!(watcher.view().gates.contains(&node("g:1")));
-    // One of the same address takes its place at once.
+    // A gate with the same address replaces it at once.
     let again = site.run(site.cluster().join_gate(node("g:1"))).unwrap();
     site.run(gate.leave()).unwrap();
     assert!(watcher.view().gates.contains(&node("g:1")));
@@ -252,7 +253,7 @@ fn gates_come_and_go_and_never_arm_the_guard() {
 }
 
 #[test]
-fn the_guard_is_armed_when_a_node_comes_goes_or_comes_back() {
+fn guard_is_armed_when_nodes_join_or_leave() {
     let site = Site::new();
     let watcher = site.cluster();
     let changed_at = || watcher.view().members.changed_at();
@@ -267,7 +268,7 @@ fn the_guard_is_armed_when_a_node_comes_goes_or_comes_back() {
 }
 
 #[test]
-fn leaving_ends_with_the_membership_and_a_drain_mark_does_not() {
+fn leaving_mark_ends_with_the_membership_a_drain_mark_stays() {
     for site in [Site::new(), Site::text()] {
         let watcher = site.cluster();
         let is_draining = || watcher.view().members.get("a:1").unwrap().draining;
@@ -292,7 +293,7 @@ fn leaving_ends_with_the_membership_and_a_drain_mark_does_not() {
 }
 
 #[test]
-fn text_has_no_place_for_weights() {
+fn text_cannot_store_weights() {
     let site = Site::text();
     let cluster = site.cluster();
     let weight = NonZeroU32::new(2).unwrap();
@@ -301,7 +302,7 @@ fn text_has_no_place_for_weights() {
 }
 
 #[test]
-fn a_weight_is_seen_by_all() {
+fn weight_is_visible_to_all() {
     let site = Site::new();
     let weight = NonZeroU32::new(3).unwrap();
     let _a = site.run(site.cluster().join(node("a:1"), weight)).unwrap();

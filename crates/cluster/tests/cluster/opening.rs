@@ -22,9 +22,9 @@ fn with_count(site: &Site, count: u32) -> ClusterOptions {
     options
 }
 
-/// Whoever builds on this runs it as tasks.
+/// Callers run these futures as tasks.
 #[test]
-fn everything_can_be_moved_to_another_thread() {
+fn all_futures_are_send() {
     fn moves<T: Send>(value: T) -> T {
         value
     }
@@ -51,7 +51,7 @@ fn everything_can_be_moved_to_another_thread() {
 }
 
 #[test]
-fn the_first_process_makes_the_cluster_and_others_find_it() {
+fn first_process_creates_the_cluster() {
     let site = Site::new();
     let first = site.cluster();
     assert_eq!(first.view().map.num_shards().get(), SHARDS);
@@ -61,7 +61,7 @@ fn the_first_process_makes_the_cluster_and_others_find_it() {
 }
 
 #[test]
-fn a_process_that_hashes_or_counts_otherwise_is_refused() {
+fn process_with_another_sharding_is_refused() {
     for site in [Site::new(), Site::text()] {
         site.cluster();
         let error = open(&site, with_count(&site, 8_192)).unwrap_err();
@@ -74,19 +74,19 @@ fn a_process_that_hashes_or_counts_otherwise_is_refused() {
 }
 
 #[test]
-fn a_process_that_would_store_the_cluster_otherwise_is_refused() {
+fn process_with_another_format_is_refused() {
     let (site, other) = (Site::new(), Site::text());
     other.cluster();
     let plan = other.stored("shardwright/text/%2fgoverse/plan").remove(0).1;
     site.put("shardwright/cluster/test/plan", plan);
     let error = open(&site, site.options()).unwrap_err();
-    let text = "the cluster is stored as text, this process would store it as records";
+    let text = "the cluster is stored as text, but this process expects records";
     assert_eq!(error.to_string(), text);
 }
 
-/// Others write the keys of their shards one by one, in no order.
+/// Other programs write the keys of their shards one by one, in any order.
 #[test]
-fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
+fn text_keys_prove_a_minimum_number_of_shards() {
     let site = Site::text();
     site.put(&format!("/goverse/shard/{}", SHARDS / 2), "n1:1,");
     site.put(&format!("/goverse/shard/{SHARDS}"), "n1:1,");
@@ -106,19 +106,19 @@ fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
         site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
     }
     assert_eq!(found(), text(true));
-    assert!(site.stored("shardwright/text/").is_empty(), "who was refused decided nothing");
-    // There may be more to come, and whoever is told how many knows it better.
+    assert!(site.stored("shardwright/text/").is_empty(), "a refused process writes no plan");
+    // More keys may follow, so a configured number of shards takes precedence.
     let options = with_count(&site, SHARDS * 2);
     let opened = open(&site, options.clone()).unwrap();
     assert_eq!(opened.view().map.num_shards().get(), SHARDS * 2);
     let Some(FoundCluster::Decided(plan)) = found() else { panic!("{:?}", found()) };
-    assert_eq!(plan.sharding, options.config.sharding, "what was said is decided");
+    assert_eq!(plan.sharding, options.config.sharding, "the configured sharding is stored");
     let error = open(&site, with_count(&site, SHARDS + 1)).unwrap_err();
     assert!(matches!(error, ClusterOpenError::Join(JoinRefused::NumShards { .. })), "{error}");
 }
 
 #[test]
-fn who_only_looks_makes_nothing() {
+fn open_existing_creates_nothing() {
     for site in [Site::new(), Site::text()] {
         let look = || {
             let looked =
@@ -143,7 +143,7 @@ fn who_only_looks_makes_nothing() {
             let before = site.store.revision();
             let seen = look().unwrap();
             assert_eq!(seen.view().map.info(shard(3)).unwrap().target, Some(&node("n1:1")));
-            assert_eq!(seen.status().readiness.unclaimed, SHARDS, "nobody is there");
+            assert_eq!(seen.status().readiness.unclaimed, SHARDS, "the cluster has no members");
             assert_eq!(site.store.revision(), before);
         }
         site.cluster();
@@ -154,7 +154,7 @@ fn who_only_looks_makes_nothing() {
 }
 
 #[test]
-fn a_cluster_that_is_stored_as_text_is_one_whatever_it_is_called() {
+fn text_cluster_is_identified_by_its_prefix() {
     let site = Site::text();
     let cluster = site.cluster();
     let renamed = |count| {
@@ -169,7 +169,7 @@ fn a_cluster_that_is_stored_as_text_is_one_whatever_it_is_called() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     let site = Site::new();
     let refused = |change: &dyn Fn(&mut ClusterOptions)| {
         let mut options = site.options();
@@ -191,7 +191,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_keeps_everybody_out() {
+fn unreadable_plan_record_prevents_opening() {
     let site = Site::new();
     site.put("shardwright/cluster/test/plan", b"nonsense".to_vec());
     let error = open(&site, site.options()).unwrap_err();
@@ -203,7 +203,7 @@ fn a_record_that_cannot_be_read_keeps_everybody_out() {
 }
 
 #[test]
-fn fences_of_before_a_restore_are_stale_and_block_nobody() {
+fn fences_from_before_a_restore_are_stale() {
     let site = Site::new();
     let before = site.node("a:1");
     site.place(&before);
@@ -214,7 +214,7 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
     assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
     let after = site.join(&cluster, "b:1");
     site.run(cluster.move_shard(shard(0), &node("b:1"))).unwrap();
-    // The other one is a member, and yet holds nothing, so no call goes there.
+    // The former holder is a member but holds nothing, so no call is routed there.
     assert_eq!(crate::site::holder_of(&cluster, 0), None);
     let routed = cluster.explain("shard#0/x").unwrap();
     assert!(routed.contains("b:1 is about to claim it"), "{routed}");
@@ -222,7 +222,7 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
 }
 
 #[test]
-fn a_node_that_was_there_before_a_restore_joins_again_with_the_fences_of_after_it() {
+fn rejoin_after_a_restore_raises_the_fence_floor() {
     let site = Site::new();
     let cluster = site.cluster();
     let before = site.join(&cluster, "a:1");

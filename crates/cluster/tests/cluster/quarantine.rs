@@ -8,7 +8,7 @@ use crate::site::{Site, TTL, holder_of, node, shard, target_of};
 const OWN: &str = "shardwright/cluster/test";
 
 #[test]
-fn a_claim_that_cannot_be_read_disables_its_shard_alone() {
+fn unreadable_claim_disables_only_its_shard() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         site.place(&a);
@@ -27,7 +27,7 @@ fn a_claim_that_cannot_be_read_disables_its_shard_alone() {
         assert_eq!(site.claim(&a, 0), Err(ShardClaimError::Unreadable(shard(0))));
         assert_eq!(site.release(&a, 0, fence), Err(ShardReleaseError::Unreadable(shard(0))));
         assert!(site.claim(&a, 1).is_ok());
-        // The leader leaves it alone.
+        // The leader does not move it.
         let step = site.run(a.lead_step(None)).unwrap();
         assert_eq!(step.moved, 0);
         site.put(&key, good);
@@ -36,9 +36,9 @@ fn a_claim_that_cannot_be_read_disables_its_shard_alone() {
     }
 }
 
-/// The shard looks as if its target did not claim it, and as if it could be moved.
+/// The shard looks unclaimed and movable.
 #[test]
-fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
+fn unreadable_claim_does_not_block_balancing() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
@@ -63,7 +63,7 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
             panic!("{:?}", step.plan.notes);
         };
         assert_eq!(first, shard(0));
-        // A node that comes gets its share, and nobody else gets anything.
+        // A new node gets its share, and no other shard moves.
         let c = site.node("c:1");
         pass(&[&a, &b, &c]);
         let held = |one: &crate::site::Node| one.cluster().view().held_by(one.holder()).count();
@@ -78,7 +78,7 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
 }
 
 #[test]
-fn targets_that_cannot_be_read_disable_their_shards_and_are_not_overwritten() {
+fn unreadable_targets_are_not_overwritten() {
     let site = Site::new();
     let a = site.node("a:1");
     site.place(&a);
@@ -92,14 +92,14 @@ fn targets_that_cannot_be_read_disable_their_shards_and_are_not_overwritten() {
     let pinned = site.run(a.cluster().pin(shard(0), Some(&node("a:1"))));
     assert_eq!(pinned, Err(AdminError::Unreadable));
     assert_eq!(site.claim(&a, 1), Err(ShardClaimError::Unreadable(shard(1))));
-    // Whoever holds a shard keeps it.
+    // A holder keeps its shard.
     assert_eq!(holder_of(&a.cluster(), 0), Some(a.holder().clone()));
     site.put(&key, good);
     assert!(site.claim(&a, 1).is_ok());
 }
 
 #[test]
-fn without_a_header_nothing_is_written() {
+fn unreadable_header_prevents_writes() {
     let site = Site::new();
     let a = site.node("a:1");
     site.place(&a);
@@ -111,7 +111,7 @@ fn without_a_header_nothing_is_written() {
 }
 
 #[test]
-fn a_member_that_cannot_be_read_is_none_and_yet_nothing_is_taken_from_it() {
+fn unreadable_member_keeps_its_shards() {
     let site = Site::new();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.place(&a);
@@ -128,7 +128,7 @@ fn a_member_that_cannot_be_read_is_none_and_yet_nothing_is_taken_from_it() {
 }
 
 #[test]
-fn a_leader_that_cannot_be_read_leads_nothing_and_is_replaced() {
+fn unreadable_leader_is_replaced() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         let key = match site.layout {
@@ -145,7 +145,7 @@ fn a_leader_that_cannot_be_read_leads_nothing_and_is_replaced() {
 }
 
 #[test]
-fn gates_marks_and_strangers_are_noted_or_ignored() {
+fn unreadable_gates_and_marks_are_quarantined() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
         let (gate, own) = match site.layout {
@@ -159,7 +159,7 @@ fn gates_marks_and_strangers_are_noted_or_ignored() {
         let noted: Vec<_> = view.quarantine.iter().map(|one| one.key.clone()).collect();
         assert_eq!(noted, [ClusterKey::Drain(node("a:1")), ClusterKey::Gate(node("g:1"))]);
         assert!(view.gates.is_empty());
-        // That somebody wants it empty is all that a mark says.
+        // The presence of a mark is enough.
         assert!(view.members.get("a:1").unwrap().draining);
         site.pass(TTL);
         assert!(a.may_serve());
@@ -167,7 +167,7 @@ fn gates_marks_and_strangers_are_noted_or_ignored() {
 }
 
 #[test]
-fn shards_that_the_cluster_does_not_have_are_noted_for_as_long_as_they_are_there() {
+fn unknown_shards_are_quarantined_until_deleted() {
     let site = Site::text();
     let a = site.node("a:1");
     site.put("/goverse/shard/16", b"a:1,".to_vec());
@@ -179,7 +179,7 @@ fn shards_that_the_cluster_does_not_have_are_noted_for_as_long_as_they_are_there
 }
 
 #[test]
-fn so_are_claims_and_targets() {
+fn unknown_claims_and_chunks_are_quarantined() {
     let site = Site::new();
     let a = site.node("a:1");
     site.place(&a);

@@ -1,4 +1,4 @@
-//! The same on a file and on a real etcd, with the world as it is.
+//! Clusters on a file store and on a real etcd, in the real environment.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,15 +40,15 @@ async fn join<S: Store + Clone>(store: &S, layout: &Layout, address: &str) -> Me
     open(store, layout).await.join(node(address), NonZeroU32::MIN).await.unwrap()
 }
 
-/// Waits for a view in which something is so.
+/// Waits for a view that satisfies a condition.
 async fn until(cluster: &Cluster, is_so: impl Fn(&shardwright_cluster::ClusterView) -> bool) {
     let mut changes = cluster.changes();
     let waiting = changes.wait_for(|view| is_so(view));
     tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
 }
 
-/// Two nodes place, claim, move, pin and release; one leaves, and the other takes over.
-async fn life_of_a_cluster<S: Store + Clone>(store: S, layout: Layout) {
+/// Two nodes place, claim, move, pin and release shards. One leaves, and the other takes over.
+async fn run_cluster<S: Store + Clone>(store: S, layout: Layout) {
     let a = join(&store, &layout, "a:1").await;
     let b = join(&store, &layout, "b:1").await;
     until(&a.cluster(), |view| view.members.len() == 2).await;
@@ -92,33 +92,33 @@ async fn life_of_a_cluster<S: Store + Clone>(store: S, layout: Layout) {
 }
 
 #[test]
-fn a_cluster_lives_in_a_folder() {
+fn cluster_works_in_a_folder() {
     for layout in [Layout::Native, Layout::Seed { prefix: "/goverse".to_owned() }] {
         let folder = tempfile::tempdir().unwrap();
         block_on(async {
             let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
-            life_of_a_cluster(store, layout).await;
+            run_cluster(store, layout).await;
         });
     }
 }
 
 #[test]
-fn a_cluster_lives_in_an_etcd() {
+fn cluster_works_on_etcd() {
     block_on(async {
         let etcd = EtcdCluster::single().await.unwrap();
         let store = EtcdStore::connect(etcd.options()).await.unwrap();
-        life_of_a_cluster(store, Layout::Native).await;
+        run_cluster(store, Layout::Native).await;
     });
 }
 
 #[test]
-fn a_cluster_lives_in_an_etcd_as_the_text_of_existing_ones() {
+fn text_cluster_works_on_etcd() {
     block_on(async {
         let etcd = EtcdCluster::single().await.unwrap();
-        // So the keys are those of existing clusters, to the first character.
+        // With this namespace the keys are exactly those of existing clusters.
         let store = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
         let layout = Layout::Seed { prefix: "goverse".to_owned() };
-        life_of_a_cluster(store.clone(), layout).await;
+        run_cluster(store.clone(), layout).await;
         let range = StoreRange::prefix("goverse/");
         let entries = store.scan(&range, ScanFrom::first(1_000)).await.unwrap().entries;
         let mut shards = 0;
@@ -142,16 +142,16 @@ fn a_cluster_lives_in_an_etcd_as_the_text_of_existing_ones() {
 }
 
 #[test]
-fn a_node_that_dies_is_replaced_in_an_etcd_after_its_session() {
+fn dead_node_is_replaced_on_etcd_after_its_session() {
     block_on(async {
         let etcd = EtcdCluster::single().await.unwrap();
         let store = EtcdStore::connect(etcd.options()).await.unwrap();
         let a = join(&store, &Layout::Native, "a:1").await;
         let watcher = open(&store, &Layout::Native).await;
-        let life = a.holder().incarnation;
+        let earlier = a.holder().incarnation;
         drop(a);
         let again = join(&store, &Layout::Native, "a:1").await;
-        assert!(again.holder().incarnation > life);
+        assert!(again.holder().incarnation > earlier);
         until(&watcher, |view| view.members.is_live(again.holder().borrowed())).await;
     });
 }

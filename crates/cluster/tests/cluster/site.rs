@@ -1,11 +1,9 @@
-//! A store in memory in a world of its own, clusters over it, and shorthand for what tests do.
+//! A store in memory with a simulated environment, clusters over it, and shorthand for tests.
 
 use std::future::Future;
 use std::num::NonZeroU32;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use shardwright_cluster::{
@@ -20,8 +18,8 @@ use shardwright_store::{
     Commit, Expect, Fault, FaultKind, Key, Revision, ScanFrom, Store, StoreRange,
 };
 
-use crate::flaky::Flaky;
-use crate::support::world::World;
+use crate::flaky::FlakyStore;
+use crate::support::world::{self, World};
 
 pub(crate) const SHARDS: u32 = 16;
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -31,12 +29,12 @@ pub(crate) const GUARD_MS: u64 = 10_000;
 pub(crate) type InMemory = Cluster;
 pub(crate) type Node = NodeMembership;
 
-/// One store, and the world around it.
+/// A store and its simulated environment.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) store: MemoryStore,
     pub(crate) layout: Layout,
-    /// Whether shards are placed and moved without waiting for anything.
+    /// Whether shards are placed and moved without waiting.
     pub(crate) hasty: bool,
 }
 
@@ -68,18 +66,18 @@ impl Site {
         ClusterOptions { layout: self.layout.clone(), session_ttl, session_margin, ..options }
     }
 
-    /// A process that nothing happens to.
+    /// A process without faults.
     pub(crate) fn cluster(&self) -> InMemory {
         self.cluster_over(self.store.clone())
     }
 
-    /// A process over a store to which things happen.
-    pub(crate) fn flaky(&self) -> (Cluster, Flaky<MemoryStore>) {
-        let store = Flaky::new(self.store.clone());
+    /// A process over a store with scripted faults.
+    pub(crate) fn flaky(&self) -> (Cluster, FlakyStore<MemoryStore>) {
+        let store = FlakyStore::new(self.store.clone());
         (self.cluster_over(store.clone()), store)
     }
 
-    /// A process that can be cut off from the store.
+    /// A process whose connection to the store can be cut.
     pub(crate) fn cuttable(&self) -> (Cluster, Arc<Cut>) {
         let cut = Arc::new(Cut::default());
         (self.cluster_over(self.store.client(Arc::clone(&cut))), cut)
@@ -104,7 +102,7 @@ impl Site {
         result
     }
 
-    /// Lets time pass, little by little, and everybody do what they do by themselves.
+    /// Advances time in small steps and runs all tasks.
     pub(crate) fn pass(&self, duration: Duration) {
         let mut left = u64::try_from(duration.as_millis()).unwrap();
         while left > 0 {
@@ -136,7 +134,7 @@ impl Site {
         self.run(node.release(&[release])).remove(0).1
     }
 
-    /// Everybody does once what a node has to do about its shards; the leader too.
+    /// Lets each node perform its duties once. The leader plans first.
     pub(crate) fn round(&self, nodes: &[&Node]) {
         for node in nodes {
             if self.run(node.try_lead()).is_ok() {
@@ -166,7 +164,7 @@ impl Site {
         }
     }
 
-    /// Rounds until every shard is where it should be and nothing moves any more.
+    /// Repeats rounds until every shard is where it should be and the nodes are balanced.
     pub(crate) fn settle(&self, nodes: &[&Node]) {
         for _ in 0..200 {
             self.pass(Duration::from_secs(5));
@@ -178,10 +176,10 @@ impl Site {
                 return;
             }
         }
-        panic!("nothing comes to rest: {}", nodes[0].cluster().view().readiness());
+        panic!("the cluster does not settle: {}", nodes[0].cluster().view().readiness());
     }
 
-    /// Places shards for the first time, all by one leader.
+    /// Places all shards for the first time.
     pub(crate) fn place(&self, leader: &Node) {
         self.pass(Duration::from_millis(GUARD_MS));
         self.run(leader.try_lead()).unwrap();
@@ -197,7 +195,7 @@ impl Site {
         entries.map(|(key, found)| (key.to_string(), found.value.to_vec())).collect()
     }
 
-    /// Puts bytes under a key, whatever is there.
+    /// Writes bytes under a key, whatever its current value.
     pub(crate) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         let key = Key::from(key.to_owned());
         let commit = Commit::builder().expect(key.clone(), self.expect(&key));
@@ -205,7 +203,7 @@ impl Site {
         self.world.run_tasks();
     }
 
-    /// Takes a key away.
+    /// Deletes a key.
     pub(crate) fn delete(&self, key: &str) {
         let key = Key::from(key.to_owned());
         let commit = Commit::builder().expect(key.clone(), self.expect(&key));
@@ -218,7 +216,7 @@ impl Site {
         found.values[0].as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision))
     }
 
-    /// Ends the session of a node, and nobody has a hand in it.
+    /// Ends the session of a node in the store.
     pub(crate) fn end_session_of(&self, address: &str) {
         let key = match &self.layout {
             Layout::Native => format!("shardwright/cluster/test/member/{address}"),
@@ -229,35 +227,14 @@ impl Site {
         assert!(self.store.end_session(session));
     }
 
-    /// Lets futures go on in an order that the seed decides, to the end of both.
+    /// Polls two futures to completion, in an order that the seed decides.
     pub(crate) fn race<A, B>(
         &self,
         seed: u64,
         one: impl Future<Output = A>,
         other: impl Future<Output = B>,
     ) -> (A, B) {
-        let (mut one, mut other) = (pin!(one), pin!(other));
-        let (mut a, mut b) = (None, None);
-        let mut rng = fastrand::Rng::with_seed(seed);
-        self.run(std::future::poll_fn(move |context| {
-            if a.is_none() && (b.is_some() || rng.bool()) {
-                if let Poll::Ready(done) = one.as_mut().poll(context) {
-                    a = Some(done);
-                }
-            } else if b.is_none()
-                && let Poll::Ready(done) = other.as_mut().poll(context)
-            {
-                b = Some(done);
-            }
-            match (a.take(), b.take()) {
-                (Some(a), Some(b)) => Poll::Ready((a, b)),
-                (left, right) => {
-                    (a, b) = (left, right);
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }
-            }
-        }))
+        self.run(world::race(seed, one, other))
     }
 
     pub(crate) fn monotonic(&self) -> Duration {
@@ -265,7 +242,7 @@ impl Site {
     }
 }
 
-/// A line to the store that can be cut.
+/// A connection to the store that can be cut.
 #[derive(Default)]
 pub(crate) struct Cut(AtomicBool);
 
@@ -278,19 +255,19 @@ impl Cut {
 impl Hooks for Cut {
     async fn before(&self, _call: HookedCall<'_>) -> Before {
         if self.0.load(Ordering::SeqCst) {
-            Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"))
+            Before::Refuse(Fault::new(FaultKind::Unreachable, "the connection is cut"))
         } else {
             Before::Go
         }
     }
 }
 
-/// A store that shows its readers what was there at an earlier moment.
+/// A store whose reads return an earlier revision.
 #[derive(Default)]
 pub(crate) struct Outdated(AtomicU64);
 
 impl Outdated {
-    /// From now on; zero for as it is.
+    /// Sets the revision of reads. Zero is the current one.
     pub(crate) fn set(&self, revision: u64) {
         self.0.store(revision, Ordering::SeqCst);
     }
@@ -315,7 +292,7 @@ pub(crate) fn shard(raw: u64) -> ShardId {
     ShardId::from_raw(raw)
 }
 
-/// Who holds a shard by the newest view.
+/// Holder of a shard in the newest view.
 pub(crate) fn holder_of(cluster: &Cluster, raw: u64) -> Option<NodeInstance> {
     let view = cluster.view();
     view.map.info(shard(raw)).unwrap().current.map(|holder| holder.to_holder())

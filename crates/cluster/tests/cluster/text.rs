@@ -8,7 +8,7 @@ use crate::site::{GUARD_MS, SHARDS, Site, TTL, holder_of, node, shard, target_of
 
 const PREFIX: &str = "/goverse";
 
-/// Everything below the prefix, each read by the rules of the format.
+/// All keys and values below the prefix, parsed.
 fn read(site: &Site) -> Vec<(SeedKey, String)> {
     let read = |(key, value): (String, Vec<u8>)| {
         let value = String::from_utf8(value).unwrap();
@@ -29,7 +29,7 @@ fn value(site: &Site, number: u64) -> String {
 }
 
 #[test]
-fn the_values_of_the_specification_are_written() {
+fn values_of_the_specification_are_written() {
     let site = Site::text();
     let (one, two) = (site.node("node1:47001"), site.node("node2:47001"));
     let _gate = site.run(site.cluster().join_gate(node("gate1:49000"))).unwrap();
@@ -53,7 +53,7 @@ fn the_values_of_the_specification_are_written() {
 }
 
 #[test]
-fn the_values_of_the_specification_are_read() {
+fn values_of_the_specification_are_read() {
     let site = Site::text();
     site.put("/goverse/shard/0", "node1:47001,node1:47001");
     site.put("/goverse/shard/1", "node2:47001,");
@@ -63,7 +63,7 @@ fn the_values_of_the_specification_are_read() {
     let view = cluster.view();
     let info = |number| view.map.info(shard(number)).unwrap();
     assert_eq!(info(0).target, Some(&node("node1:47001")));
-    // Whoever had it is no member, and so it can be claimed.
+    // The former holder is not a member, so the shard can be claimed.
     let holder = info(0).current.unwrap();
     assert!(holder.address == &node("node1:47001") && !view.members.is_live(holder));
     assert_eq!((info(1).target, info(1).current), (Some(&node("node2:47001")), None));
@@ -76,13 +76,13 @@ fn the_values_of_the_specification_are_read() {
 }
 
 #[test]
-fn the_revision_of_the_key_is_the_fence() {
+fn revision_of_the_key_is_the_fence() {
     let site = Site::text();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.place(&a);
     let fence = site.claim(&a, 0).unwrap();
     assert_eq!(fence.as_raw(), site.store.revision().get());
-    // A new target rises it while the shard is held, and the holder can release it all the same.
+    // A new target raises the fence while the shard is held. The holder can still release it.
     site.run(b.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
     assert_eq!(value(&site, 0), "b:1,a:1");
     let risen = a.cluster().view().map.info(shard(0)).unwrap().fence.unwrap();
@@ -93,7 +93,7 @@ fn the_revision_of_the_key_is_the_fence() {
 }
 
 #[test]
-fn a_node_that_comes_back_holds_nothing_of_what_its_earlier_life_held() {
+fn rejoined_node_holds_no_shards_of_its_earlier_incarnation() {
     let site = Site::text();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.place(&a);
@@ -109,9 +109,9 @@ fn a_node_that_comes_back_holds_nothing_of_what_its_earlier_life_held() {
     assert!(site.claim(&again, 0).is_ok());
 }
 
-/// A node of another program comes back without cleaning up after itself.
+/// A node of another program rejoins without releasing its earlier claims.
 #[test]
-fn what_was_claimed_before_a_node_came_is_not_its_own() {
+fn claims_from_before_a_join_are_not_the_nodes_own() {
     let site = Site::text();
     let b = site.node("b:1");
     site.put("/goverse/shard/0", "a:1,a:1");
@@ -125,7 +125,7 @@ fn what_was_claimed_before_a_node_came_is_not_its_own() {
 }
 
 #[test]
-fn every_value_parses_at_any_time_in_the_life_of_a_cluster() {
+fn every_stored_value_parses_at_any_time() {
     let site = Site::text();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.settle(&[&a, &b]);
@@ -144,9 +144,9 @@ fn every_value_parses_at_any_time_in_the_life_of_a_cluster() {
     assert_eq!(shards.count(), SHARDS as usize);
 }
 
-/// The text has no place for the time of a move, and a leader that has just come has not seen it.
+/// Text does not store the time of a move, and a new leader has not observed it.
 #[test]
-fn a_new_leader_does_not_wait_for_ever_for_a_node_that_does_not_claim() {
+fn new_leader_times_out_a_node_that_does_not_claim() {
     let site = Site::text();
     let (a, b) = (site.node("a:1"), site.node("b:1"));
     site.settle(&[&a, &b]);
@@ -163,18 +163,18 @@ fn a_new_leader_does_not_wait_for_ever_for_a_node_that_does_not_claim() {
     assert_eq!(target_of(&c.cluster(), moved).unwrap(), "c:1");
 }
 
-/// Claims and targets share a key: neither loses what the other wrote.
+/// Claims and targets share a key, and neither overwrites the other.
 #[test]
-fn targets_and_claims_that_race_are_both_kept() {
+fn racing_targets_and_claims_are_both_kept() {
     for seed in 0..100 {
         let site = Site::text();
-        let polite = || site.cluster_over(crate::flaky::Polite(site.store.clone()));
-        let (a, b) = (site.join(&polite(), "a:1"), site.join(&polite(), "b:1"));
+        let yielding = || site.cluster_over(crate::flaky::YieldingStore(site.store.clone()));
+        let (a, b) = (site.join(&yielding(), "a:1"), site.join(&yielding(), "b:1"));
         site.pass(Duration::from_millis(GUARD_MS));
         site.run(a.try_lead()).unwrap();
         site.run(a.lead_step(None)).unwrap();
         let mine: Vec<_> = (0..u64::from(SHARDS)).step_by(2).map(shard).collect();
-        let operator = polite();
+        let operator = yielding();
         let (to, pins) = (node("b:1"), async {
             for number in &mine {
                 operator.pin(*number, None).await.unwrap();

@@ -10,7 +10,7 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use crate::site::{GUARD_MS, Outdated, SHARDS, Site, TTL, holder_of, node, shard, target_of};
 
 #[test]
-fn what_others_store_is_heard_of_and_never_unheard() {
+fn views_follow_other_processes_and_never_go_back() {
     let site = Site::new();
     let watcher = site.cluster();
     let mut changes = watcher.changes();
@@ -28,7 +28,7 @@ fn what_others_store_is_heard_of_and_never_unheard() {
 }
 
 #[test]
-fn each_part_says_when_it_changed_last() {
+fn each_part_has_its_last_change() {
     let site = Site::new();
     let watcher = site.cluster();
     let a = site.node("a:1");
@@ -40,7 +40,7 @@ fn each_part_says_when_it_changed_last() {
 }
 
 #[test]
-fn one_commit_is_seen_whole_and_many_at_once_are_one_view() {
+fn concurrent_commits_become_one_view() {
     let site = Site::new();
     let watcher = site.cluster();
     let a = site.node("a:1");
@@ -52,7 +52,7 @@ fn one_commit_is_seen_whole_and_many_at_once_are_one_view() {
     let placed = watcher.view();
     assert_eq!(placed.generation, before.generation + 1);
     assert!(placed.map.iter().all(|info| info.target.is_some()));
-    // Claims are commits of their own, and wait here for the watcher to look.
+    // Claims are separate commits, and the watch holds them back.
     site.store.hold_watches();
     let shards: Vec<ShardId> = (0..u64::from(SHARDS)).step_by(2).map(shard).collect();
     site.run(a.claim(&shards));
@@ -65,7 +65,7 @@ fn one_commit_is_seen_whole_and_many_at_once_are_one_view() {
 }
 
 #[test]
-fn what_a_process_stores_itself_is_in_its_view_at_once() {
+fn own_writes_are_in_the_view_at_once() {
     let site = Site::new();
     let a = site.node("a:1");
     site.place(&a);
@@ -78,7 +78,7 @@ fn what_a_process_stores_itself_is_in_its_view_at_once() {
     site.run(a.cluster().refresh()).unwrap();
     site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
     assert_eq!(target_of(&a.cluster(), 0).as_deref(), Some("b:1"));
-    // What the watch tells later is older than that.
+    // The watch delivers older changes later.
     site.store.release_watches();
     site.world.run_tasks();
     assert_eq!(target_of(&a.cluster(), 0).as_deref(), Some("b:1"));
@@ -86,7 +86,7 @@ fn what_a_process_stores_itself_is_in_its_view_at_once() {
 }
 
 #[test]
-fn a_store_that_shows_an_older_state_takes_nothing_back() {
+fn stale_reads_do_not_revert_the_view() {
     for site in [Site::new(), Site::text()] {
         let outdated = Arc::new(Outdated::default());
         let cluster = site.cluster_over(site.store.client(Arc::clone(&outdated)));
@@ -97,17 +97,17 @@ fn a_store_that_shows_an_older_state_takes_nothing_back() {
         outdated.set(before);
         let view = site.run(cluster.refresh()).unwrap();
         assert_eq!(view.held_by(a.holder()).collect::<Vec<_>>(), [(shard(0), fence)]);
-        // A refusal is decided again on what is read, which is older than what is known.
+        // The refusal is decided again on a read that is older than the known state.
         let again = site.claim(&a, 0);
         assert_eq!(again, Err(ShardClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
-        // What depends on what was read is refused by the store until that is up to date.
+        // Commits based on stale reads conflict until reads are current.
         outdated.set(0);
         site.release(&a, 0, fence).unwrap();
     }
 }
 
 #[test]
-fn a_watch_that_missed_something_reads_everything_anew() {
+fn watch_with_a_gap_lists_again() {
     for site in [Site::new(), Site::text()] {
         let watcher = site.cluster();
         let a = site.node("a:1");
@@ -115,7 +115,7 @@ fn a_watch_that_missed_something_reads_everything_anew() {
         site.place(&a);
         site.claim(&a, 0).unwrap();
         site.run(a.try_lead()).unwrap();
-        // Nothing is heard of what comes now, and then nothing can be any more.
+        // The watch misses the next changes, and they are compacted.
         site.store.hold_watches();
         site.claim(&a, 2).unwrap();
         site.run(a.cluster().move_shard(shard(1), &node("a:1"))).unwrap();
@@ -130,14 +130,14 @@ fn a_watch_that_missed_something_reads_everything_anew() {
         assert_eq!(target_of(&watcher, 1).as_deref(), Some("a:1"));
         assert_eq!((view.leader.clone(), view.members.len()), (None, 1));
         assert_eq!(view.revision, site.store.revision());
-        // And it goes on from there.
+        // The watch continues from there.
         site.claim(&a, 1).unwrap();
         assert_eq!(watcher.view().held_by(a.holder()).count(), 3);
     }
 }
 
 #[test]
-fn a_watcher_that_is_too_slow_catches_up() {
+fn slow_watcher_catches_up() {
     let mut site = Site::new();
     let clock = Arc::new(site.world.clock().clone());
     let options = MemoryOptions { watch_capacity: 2, ..MemoryOptions::default() };
@@ -151,7 +151,7 @@ fn a_watcher_that_is_too_slow_catches_up() {
 }
 
 #[test]
-fn all_shards_of_a_large_cluster_are_claimed_and_seen() {
+fn all_shards_of_a_large_cluster_are_claimed() {
     let site = Site::new();
     let mut options = site.options();
     options.config.sharding.num_shards = ShardCount::DEFAULT;
@@ -173,7 +173,7 @@ fn all_shards_of_a_large_cluster_are_claimed_and_seen() {
 }
 
 #[test]
-fn a_cluster_that_nobody_looks_at_is_not_followed() {
+fn dropped_cluster_is_not_followed() {
     let site = Site::new();
     let a = site.node("a:1");
     let cluster = a.cluster();

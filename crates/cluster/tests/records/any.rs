@@ -25,9 +25,9 @@ pub(crate) fn address() -> impl Strategy<Value = NodeAddress> {
 }
 
 pub(crate) fn holder() -> impl Strategy<Value = NodeInstance> {
-    (address(), any::<u64>()).prop_map(|(address, life)| NodeInstance {
+    (address(), any::<u64>()).prop_map(|(address, incarnation)| NodeInstance {
         address,
-        incarnation: Incarnation::from_raw(life),
+        incarnation: Incarnation::from_raw(incarnation),
     })
 }
 

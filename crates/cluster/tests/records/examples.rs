@@ -1,15 +1,15 @@
-use bytes::Bytes;
 use shardwright_cluster::records::{
     ClusterFormat, ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord, DrainMarkRecord,
     LeavingRecord, NodeMemberRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
 };
 use shardwright_contracts::{FenceEpoch, LogicalTime};
-use shardwright_engine::codec::{Record, RecordKind};
 use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_NODE_ADDRESS_SIZE, MAX_OTHER_FLAGS};
 use shardwright_placement::{
     Claim, Flag, Flags, Incarnation, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding,
     Target, TargetHeader, TargetSince, TargetVersion,
 };
+
+use crate::record_tests::{Examples, encoded};
 
 const fn time(millis: u64) -> LogicalTime {
     LogicalTime::from_millis(millis)
@@ -57,7 +57,7 @@ pub(crate) fn target_chunk() -> TargetChunkRecord {
     TargetChunkRecord { targets }
 }
 
-/// As many nodes as shards, each with the longest name, and as much as can be said of a shard.
+/// As many nodes as shards, each with the longest name, and all flags on one shard.
 pub(crate) fn largest_target_chunk() -> TargetChunkRecord {
     let flags = (0..MAX_OTHER_FLAGS)
         .map(|number| Flag::parse(&format!("{number:0width$}", width = MAX_FLAG_SIZE)).unwrap());
@@ -78,8 +78,8 @@ pub(crate) fn released() -> ShardClaimRecord {
     ShardClaimRecord { claim: Claim { holder: None, fence: fence(2) } }
 }
 
-/// One value of each kind and more of some, encoded.
-pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
+/// At least one value of each kind.
+pub(crate) fn small() -> Examples {
     vec![
         encoded(&cluster_plan()),
         encoded(&weighing(3)),
@@ -95,11 +95,7 @@ pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
     ]
 }
 
-fn encoded<R: Record>(record: &R) -> (RecordKind, Bytes) {
-    (R::KIND, record.encode())
-}
-
-/// The largest value there can be of the kind that varies in size, encoded.
-pub(crate) fn largest() -> (RecordKind, Bytes) {
-    encoded(&largest_target_chunk())
+/// The largest value of the kind that varies in size.
+pub(crate) fn largest() -> Examples {
+    vec![encoded(&largest_target_chunk())]
 }

@@ -1,24 +1,11 @@
-//! The bytes of each record, field by field. What is stored stays readable only if these never
-//! change.
-
-use std::fmt::Debug;
+//! The bytes of each record, field by field. They never change, so that stored data stays readable.
 
 use shardwright_cluster::records::{
     ClusterGateRecord, ClusterLeaderRecord, DrainMarkRecord, LeavingRecord, TargetChunkRecord,
 };
-use shardwright_engine::codec::{Record, RecordKind};
 
 use crate::examples;
-
-/// A record is these fields, in hex, behind its tag.
-fn golden<R: Record + Debug + PartialEq>(record: &R, tag: &str, fields: &[&str]) {
-    let encoded = record.encode();
-    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
-    let expected: String = [tag, &fields.concat()].concat().replace(' ', "");
-    assert_eq!(hex, expected, "{record:?}");
-    assert_eq!(R::decode(&encoded).as_ref(), Ok(record));
-    assert_eq!(RecordKind::of(&encoded), Some(R::KIND));
-}
+use crate::record_tests::golden;
 
 #[test]
 fn golden_cluster() {

@@ -1,4 +1,4 @@
-//! Records and keys as bytes. A binary of its own: the counter is its allocator.
+//! Records and keys as bytes. They have a binary of their own because it counts allocations.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -18,4 +18,6 @@ mod checks;
 mod examples;
 mod golden;
 mod properties;
+#[path = "../../../engine/tests/support/record_tests.rs"]
+mod record_tests;
 mod refusals;

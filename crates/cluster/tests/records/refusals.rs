@@ -1,62 +1,31 @@
-//! What is no record is refused, for the right reason and without waste.
+//! Invalid records are rejected with the right problem and without excessive allocation.
 
 use shardwright_cluster::records::{ClusterGateRecord, ClusterLeaderRecord, TargetChunkRecord};
 use shardwright_contracts::InvariantViolation;
-use shardwright_engine::codec::{DecodeError, DecodeProblem, Record, RecordKind};
+use shardwright_engine::codec::{DecodeProblem, Record};
 use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
 
+use crate::record_tests::{self, broken, invalid};
 use crate::{checks, examples};
 
-/// What is wrong with an example in which some bytes were replaced.
-fn broken<R: Record + std::fmt::Debug>(
-    record: &R,
-    at: usize,
-    bytes: &[u8],
-) -> (DecodeProblem, usize) {
-    let mut value = record.encode().to_vec();
-    value[at..at + bytes.len()].copy_from_slice(bytes);
-    let DecodeError { kind, problem, offset } = R::decode(&value).unwrap_err();
-    assert_eq!(kind, R::KIND);
-    (problem, offset)
-}
-
-/// The problem for a value that its protocol rejects with `error`.
-fn invalid(error: impl std::fmt::Display) -> DecodeProblem {
-    DecodeProblem::Invalid(error.to_string().into())
-}
-
 #[test]
-fn every_cut_and_every_extra_byte_is_refused() {
-    for (kind, value) in examples::small().into_iter().chain([examples::largest()]) {
-        for cut in 0..value.len() {
-            let decoded = checks::record::as_kind(kind, &value[..cut]);
-            assert_eq!(decoded, Some(false), "{kind} cut to {cut}");
-        }
-        for byte in 0..=u8::MAX {
-            let longer = [&value[..], &[byte]].concat();
-            let decoded = checks::record::as_kind(kind, &longer);
-            assert_eq!(decoded, Some(false), "{kind} followed by {byte}");
-        }
-    }
+fn records_of_other_lengths_are_rejected() {
+    let examples = [examples::small(), examples::largest()].concat();
+    record_tests::reject_other_lengths(checks::record::as_kind, examples);
     let error = ClusterGateRecord::decode(&[23, 1, 0]).unwrap_err();
     assert_eq!((error.problem, error.offset), (DecodeProblem::Trailing { extra: 1 }, 2));
 }
 
 #[test]
-fn other_kinds_and_versions_are_refused() {
-    for (kind, value) in examples::small() {
-        for other in RecordKind::ALL {
-            let decoded = checks::record::as_kind(*other, &value);
-            assert!(decoded.is_none_or(|decoded| decoded == (*other == kind)), "{other}");
-        }
-    }
+fn other_kinds_and_versions_are_rejected() {
+    record_tests::reject_other_kinds(checks::record::as_kind, examples::small());
     let plan = examples::cluster_plan();
     assert_eq!(broken(&plan, 0, &[5]), (DecodeProblem::OtherKind { found: 5 }, 0));
     assert_eq!(broken(&plan, 1, &[2]), (DecodeProblem::OtherVersion { found: 2 }, 1));
 }
 
 #[test]
-fn records_of_a_cluster_are_what_a_cluster_can_have() {
+fn impossible_cluster_records_are_rejected() {
     let plan = examples::cluster_plan();
     let problem = DecodeProblem::UnknownByte { what: "hash", byte: 2 };
     assert_eq!(broken(&plan, 2, &[2]), (problem, 2));
@@ -74,9 +43,9 @@ fn records_of_a_cluster_are_what_a_cluster_can_have() {
     assert_eq!(broken(&examples::released(), 2, &[0; 8]), (fence, 2));
 }
 
-/// Nodes are at bytes 10 and 15, the numbers by which targets name them at 21, 45 and 55.
+/// Node names are at bytes 10 and 15. Targets refer to them at bytes 21, 45 and 55.
 #[test]
-fn a_chunk_of_targets_has_one_encoding() {
+fn chunk_of_targets_has_one_encoding() {
     let chunk = examples::target_chunk();
     let rule = |(problem, _)| match problem {
         DecodeProblem::Invariant(InvariantViolation(rule)) => rule,
@@ -97,28 +66,8 @@ fn a_chunk_of_targets_has_one_encoding() {
     assert_eq!(error.problem, invalid(FlagError::Twice));
 }
 
-/// No more memory than the value is long, give or take a little.
 #[test]
-fn decoding_takes_no_more_memory_than_there_are_bytes() {
-    let bounded = |kind: RecordKind, value: &[u8]| {
-        let mut accepted = false;
-        let counted = allocation_counter::measure(|| {
-            accepted = checks::record::as_kind(kind, value) == Some(true);
-        });
-        // One that is accepted is encoded and decoded again, all at the same time.
-        let copies = if accepted { 4 } else { 2 };
-        let most = copies * (value.len() as u64 + 512);
-        assert!(counted.bytes_max <= most, "{kind}: {} for {}", counted.bytes_max, value.len());
-    };
-    for (kind, value) in examples::small().into_iter().chain([examples::largest()]) {
-        bounded(kind, &value);
-        // Every four bytes of the smaller ones in turn say that an enormous amount follows.
-        for at in 2..value.len().min(512).saturating_sub(4) {
-            for length in [u32::MAX, u32::MAX - 1, 1 << 31, 1 << 20, 9_999] {
-                let mut damaged = value[..value.len().min(512)].to_vec();
-                damaged[at..at + 4].copy_from_slice(&length.to_le_bytes());
-                bounded(kind, &damaged);
-            }
-        }
-    }
+fn decoding_memory_is_bounded_by_the_value() {
+    let examples = [examples::small(), examples::largest()].concat();
+    record_tests::bound_decoding_memory(checks::record::as_kind, examples);
 }

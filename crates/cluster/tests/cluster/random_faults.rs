@@ -1,6 +1,5 @@
-//! Everything at once, at random: answers that get lost, commits that come late, sessions that
-//! end, watches that break, and several processes that do whatever they may. Judged is the history
-//! of the store, revision by revision.
+//! Random faults: lost answers, late commits, ended sessions and broken watches, while several
+//! processes work. The checks follow the history of the store, revision by revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +14,10 @@ use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ShardDuties}
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, StoreRange};
 
-use crate::flaky::{Fate, Flaky};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{Node, SHARDS, Site, TTL, node, shard};
 
-type Store = Flaky<MemoryStore>;
+type Store = FlakyStore<MemoryStore>;
 
 /// One process.
 struct Process {
@@ -28,7 +27,7 @@ struct Process {
     member: Option<Node>,
 }
 
-/// What is stored of a shard, in either way.
+/// Stored claim of a shard, in either format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     by: Option<(NodeAddress, Option<Incarnation>)>,
@@ -42,7 +41,7 @@ struct Auditor {
     members: BTreeMap<NodeAddress, Revision>,
     shards: BTreeMap<ShardId, Held>,
     version: u64,
-    /// Every claim that there ever was.
+    /// Every claim in the history.
     claims: BTreeSet<(ShardId, u64, NodeAddress)>,
 }
 
@@ -82,21 +81,21 @@ impl Auditor {
                     let held = self.read(&found.value, found.revision);
                     self.judge_shard(*shard, held, &before);
                 }
-                (ClusterKey::Shard(_), None) => panic!("a claim is kept for ever"),
+                (ClusterKey::Shard(_), None) => panic!("a claim was deleted"),
                 (ClusterKey::TargetHead, Some(found)) => {
                     let version = TargetHeadRecord::decode(&found.value).unwrap().header.version;
-                    assert_eq!(version.as_raw(), self.version + 1, "versions follow each other");
+                    assert_eq!(version.as_raw(), self.version + 1, "a version was skipped");
                     self.version += 1;
                 }
                 (ClusterKey::TargetChunk(_), Some(found)) => {
-                    assert!(is_headed, "targets are written with their header");
+                    assert!(is_headed, "targets were written without their header");
                     TargetChunkRecord::decode(&found.value).unwrap();
                 }
                 (ClusterKey::Member(node), Some(found)) => {
-                    assert!(!before.contains_key(node), "a life begins after the one before");
+                    assert!(!before.contains_key(node), "two incarnations are members at once");
                     let is_of = |held: &Held| held.by.as_ref().is_some_and(|(one, _)| one == node);
                     let left = self.shards.values().any(is_of);
-                    assert!(!(self.keys.is_text() && left), "a life begins with nothing");
+                    assert!(!(self.keys.is_text() && left), "a new incarnation holds a shard");
                     self.members.insert(node.clone(), found.revision);
                 }
                 (ClusterKey::Member(node), None) => {
@@ -123,9 +122,11 @@ impl Auditor {
         now: Held,
         members: &BTreeMap<NodeAddress, Revision>,
     ) {
-        let is_live = |(node, life): &(NodeAddress, Option<Incarnation>)| {
+        let is_live = |(node, incarnation): &(NodeAddress, Option<Incarnation>)| {
             let member = members.get(node);
-            member.is_some_and(|at| life.is_none_or(|life| life.as_raw() == at.get()))
+            member.is_some_and(|at| {
+                incarnation.is_none_or(|incarnation| incarnation.as_raw() == at.get())
+            })
         };
         let before = self.shards.get(&shard);
         let former = before.and_then(|held| held.by.as_ref());
@@ -134,11 +135,14 @@ impl Auditor {
             // Only the target has changed.
             Some(_) if self.keys.is_text() && former == now.by.as_ref() => {}
             Some(holder) => {
-                assert!(is_live(holder), "only members claim");
-                assert!(former.is_none_or(|former| !is_live(former)), "nothing is taken from them");
-                assert!(now.fence > fence, "fences rise");
+                assert!(is_live(holder), "a node claimed without being a member");
+                assert!(
+                    former.is_none_or(|former| !is_live(former)),
+                    "a shard was claimed from a member"
+                );
+                assert!(now.fence > fence, "a claim did not raise the fence");
             }
-            None => assert!(now.fence >= fence, "fences never fall"),
+            None => assert!(now.fence >= fence, "the fence decreased"),
         }
         if let Some((node, _)) = &now.by {
             self.claims.insert((shard, now.fence, node.clone()));
@@ -147,16 +151,16 @@ impl Auditor {
     }
 }
 
-struct Storm {
+struct FaultRun {
     site: Site,
     rng: fastrand::Rng,
     auditor: Auditor,
     processes: Vec<Process>,
-    /// Those whose session was ended before its time: only fences hold them back.
-    betrayed: BTreeSet<NodeInstance>,
+    /// Nodes whose session the store ended early. Only fences stop them.
+    ended_early: BTreeSet<NodeInstance>,
 }
 
-impl Storm {
+impl FaultRun {
     fn new(site: Site, seed: u64) -> Self {
         let processes = ["a:1", "b:1", "c:1"].map(|address| {
             let (cluster, store) = site.flaky();
@@ -165,7 +169,7 @@ impl Storm {
         let auditor = Auditor::new(&site);
         let rng = fastrand::Rng::with_seed(seed);
         let processes = processes.into_iter().collect();
-        Self { site, rng, auditor, processes, betrayed: BTreeSet::new() }
+        Self { site, rng, auditor, processes, ended_early: BTreeSet::new() }
     }
 
     fn step(&mut self) {
@@ -178,11 +182,11 @@ impl Storm {
             11..13 => self.claim_any(at),
             13..17 => self.lead(at),
             17..19 => self.operate(at),
-            19 if self.rng.bool() => self.betray(at),
+            19 if self.rng.bool() => self.end_session_early(at),
             19 => self.site.store.break_watches(),
             20 if self.rng.bool() => self.site.store.hold_watches(),
             20 | 21 => self.site.store.release_watches(),
-            22 => self.mishaps(at),
+            22 => self.script_faults(at),
             23 => {
                 let store = self.processes[at].store.clone();
                 self.site.run(store.deliver_late());
@@ -191,13 +195,14 @@ impl Storm {
         }
         self.site.world.run_tasks();
         self.auditor.look(&self.site);
-        self.nobody_serves_what_another_serves();
+        self.assert_one_server_per_shard();
     }
 
     fn join(&mut self, at: usize) {
         let process = &mut self.processes[at];
         let address = node(process.address);
-        // Whoever finds an earlier life would wait, and here time passes only when we say so.
+        // A joining node waits for its earlier incarnation, and here time passes only between
+        // steps.
         let is_free = !self.auditor.members.contains_key(&address);
         if process.member.is_none() && is_free {
             let joining = process.cluster.join(address, std::num::NonZeroU32::MIN);
@@ -207,12 +212,12 @@ impl Storm {
 
     fn leave(&mut self, at: usize) {
         if let Some(member) = self.processes[at].member.take() {
-            // If it cannot be told, the session runs out.
+            // If closing fails, the session expires.
             let _left = self.site.run(member.leave());
         }
     }
 
-    /// The process is gone without a word, and another is started.
+    /// Drops a process without leaving, and starts another.
     fn crash(&mut self, at: usize) {
         let store = self.processes[at].store.clone();
         self.processes[at].member = None;
@@ -220,7 +225,7 @@ impl Storm {
         self.processes[at].cluster = self.site.cluster_over(store);
     }
 
-    /// What a node has to do about its shards.
+    /// Performs a node's duties for its shards.
     fn work(&mut self, at: usize) {
         let Process { cluster, member: Some(member), .. } = &self.processes[at] else { return };
         let (view, holder) = (cluster.view(), member.holder());
@@ -231,7 +236,7 @@ impl Storm {
             if let Ok(fence) = fence {
                 self.auditor.look(&self.site);
                 let claim = (shard, fence.as_raw(), holder.address.clone());
-                assert!(self.auditor.claims.contains(&claim), "what is told is stored");
+                assert!(self.auditor.claims.contains(&claim), "a reported result is not stored");
             }
         }
         let fences: BTreeMap<_, _> = view.held_by(holder).collect();
@@ -240,13 +245,13 @@ impl Storm {
             Some(ShardRelease { shard: *shard, fence, objects: 0, why: ReleaseReason::Moved })
         });
         let released: Vec<_> = released.collect();
-        for (shard, told) in self.site.run(member.release(&released)) {
-            if told.is_ok() {
+        for (shard, outcome) in self.site.run(member.release(&released)) {
+            if outcome.is_ok() {
                 self.auditor.look(&self.site);
                 let held = self.auditor.shards.get(&shard).unwrap();
                 let fence = fences[&shard].as_raw();
                 let own = Some((holder.address.clone(), Some(holder.incarnation)));
-                assert!(held.by != own || held.fence > fence, "what is told is stored");
+                assert!(held.by != own || held.fence > fence, "a reported result is not stored");
             }
         }
     }
@@ -254,16 +259,16 @@ impl Storm {
     fn claim_any(&mut self, at: usize) {
         let Process { member: Some(member), .. } = &self.processes[at] else { return };
         let any = shard(self.rng.u64(..u64::from(SHARDS)));
-        let _told = self.site.run(member.claim(&[any]));
+        let _answer = self.site.run(member.claim(&[any]));
     }
 
     fn lead(&mut self, at: usize) {
         let Process { member: Some(member), .. } = &self.processes[at] else { return };
-        let _told = self.site.run(member.try_lead());
-        // Also if it does not lead, or thinks so.
-        let _told = self.site.run(member.lead_step(None));
+        let _answer = self.site.run(member.try_lead());
+        // Also if the node does not lead.
+        let _answer = self.site.run(member.lead_step(None));
         if self.rng.u32(..6) == 0 {
-            let _told = self.site.run(member.resign());
+            let _answer = self.site.run(member.resign());
         }
     }
 
@@ -280,30 +285,30 @@ impl Storm {
         }
     }
 
-    /// The store ends a session before its time.
-    fn betray(&mut self, at: usize) {
+    /// The store ends a session early.
+    fn end_session_early(&mut self, at: usize) {
         let process = &self.processes[at];
         let address = node(process.address);
         if self.auditor.members.contains_key(&address) {
-            self.betrayed.extend(process.member.as_ref().map(|member| member.holder().clone()));
+            self.ended_early.extend(process.member.as_ref().map(|member| member.holder().clone()));
             self.site.end_session_of(process.address);
         }
     }
 
-    /// What becomes of the next commits of a process.
-    fn mishaps(&mut self, at: usize) {
-        let fates = [Fate::Go, Fate::Refuse, Fate::LoseAnswer, Fate::Late];
+    /// Scripts the store's reactions to the next commits of a process.
+    fn script_faults(&mut self, at: usize) {
+        let reactions = [Reaction::Apply, Reaction::Refuse, Reaction::LoseAnswer, Reaction::Late];
         let count = self.rng.usize(1..6);
-        let next: Vec<_> = (0..count).map(|_| fates[self.rng.usize(..4)]).collect();
+        let next: Vec<_> = (0..count).map(|_| reactions[self.rng.usize(..4)]).collect();
         self.processes[at].store.next(next);
     }
 
-    /// No two nodes that may serve think that they hold the same shard.
-    fn nobody_serves_what_another_serves(&self) {
+    /// Fails if two nodes that may serve both hold a shard in their views.
+    fn assert_one_server_per_shard(&self) {
         let mut served: BTreeMap<ShardId, (&NodeAddress, FenceEpoch)> = BTreeMap::new();
         for Process { cluster, member, .. } in &self.processes {
             let Some(member) = member else { continue };
-            if !member.may_serve() || self.betrayed.contains(member.holder()) {
+            if !member.may_serve() || self.ended_early.contains(member.holder()) {
                 continue;
             }
             for (shard, fence) in cluster.view().held_by(member.holder()) {
@@ -313,7 +318,8 @@ impl Storm {
         }
     }
 
-    /// Nothing goes wrong any more: everything comes to rest. Tells how many claims there were.
+    /// Stops all faults, waits until the cluster is balanced, and returns the number of claims
+    /// before.
     fn heal(mut self) -> usize {
         self.site.store.release_watches();
         for at in 0..self.processes.len() {
@@ -345,31 +351,31 @@ impl Storm {
     }
 }
 
-fn weather(layout: &Layout, seed: u64) -> usize {
+fn survives(layout: &Layout, seed: u64) -> usize {
     let mut site = match layout {
         Layout::Native => Site::new(),
         Layout::Seed { .. } => Site::text(),
     };
     site.hasty = true;
-    let mut storm = Storm::new(site, seed);
+    let mut run = FaultRun::new(site, seed);
     for _ in 0..300 {
-        storm.step();
+        run.step();
     }
-    storm.heal()
+    run.heal()
 }
 
-/// In a storm in which nothing is ever claimed, nothing can go wrong either.
-fn weather_all(layout: &Layout) {
-    let claims: usize = (0..60).map(|seed| weather(layout, seed)).sum();
+/// A run without claims would prove nothing.
+fn survives_all_seeds(layout: &Layout) {
+    let claims: usize = (0..60).map(|seed| survives(layout, seed)).sum();
     assert!(claims > 1_000, "{claims} claims");
 }
 
 #[test]
-fn a_cluster_of_records_weathers_every_storm() {
-    weather_all(&Layout::Native);
+fn records_survive_random_faults() {
+    survives_all_seeds(&Layout::Native);
 }
 
 #[test]
-fn a_cluster_of_text_weathers_every_storm() {
-    weather_all(&Layout::Seed { prefix: "/goverse".to_owned() });
+fn text_survives_random_faults() {
+    survives_all_seeds(&Layout::Seed { prefix: "/goverse".to_owned() });
 }
