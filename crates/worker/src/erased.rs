@@ -19,7 +19,8 @@ use crate::sink::{Segment, Sink, SinkError};
 
 /// A [`Connector`] of any type.
 pub(crate) trait DynConnector: Send + Sync {
-    /// Reads a page. The future owns its arguments, so that it can run beside the work.
+    /// Reads a page and checks it. The future owns its arguments, so that it can run beside the
+    /// work.
     fn page(
         &self,
         range: KeyRange,
@@ -53,7 +54,11 @@ impl<C: Connector> DynConnector for C {
         from: Position,
         limit: PageLimit,
     ) -> BoxFuture<'_, Result<Page, ConnectorError>> {
-        Box::pin(async move { Connector::page(self, &range, &from, limit).await })
+        Box::pin(async move {
+            let page = Connector::page(self, &range, &from, limit).await?;
+            page.check(&range, &from)?;
+            Ok(page)
+        })
     }
 
     fn estimate<'a>(
@@ -138,7 +143,7 @@ pub(crate) trait DynHandler: Send + Sync {
 
     fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome;
 
-    /// Works on a batch until each of its items is done or has failed for good: one box for all
+    /// Processes a batch until each item is done or has failed permanently. One box for all
     /// tries together.
     fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>>;
 

@@ -1,6 +1,7 @@
 use shardwright_contracts::ShardId;
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, InfraError, RunStatus};
+use shardwright_frontier::HintedSplitError;
 
 use crate::connector::ConnectorError;
 use crate::extent::TokenEnvelopeError;
@@ -10,7 +11,7 @@ use crate::sink::SinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The run was ended by another process or an operator.
-    #[error("the run has ended: it is {status:?}")]
+    #[error("the run has ended with status {status:?}")]
     RunEnded {
         /// Its status.
         status: RunStatus,
@@ -43,11 +44,20 @@ pub enum WorkerError {
         /// What is wrong with its token.
         error: TokenEnvelopeError,
     },
+    /// A shard's metadata is not a hint that this program knows, or not one of its range. No item
+    /// of the shard was processed.
+    #[error("shard {shard}: its metadata does not describe its range")]
+    Metadata {
+        /// The shard.
+        shard: ShardId,
+        /// What is wrong with its metadata.
+        source: HintedSplitError,
+    },
     /// A failing item cannot be parked, because the limit of shards is reached. What is done is
     /// committed; the item is the next to be processed.
     #[error(
-        "too many items are parked: {item} failed as well, and cannot be set aside ({reason}); \
-         nothing is lost: mend what makes them fail, and start again"
+        "too many items are parked: {item} failed as well, and cannot be parked ({reason}); fix \
+         what makes them fail, and start again: nothing is lost"
     )]
     TooManyParked {
         /// The item's name.
@@ -65,13 +75,13 @@ pub enum WorkerError {
     },
     /// The handler fails for any item on this machine. What is done is committed; the item is the
     /// next to be processed.
-    #[error("no item can be worked on: {detail}; nothing is lost: mend that, and start again")]
+    #[error("no item can be processed: {detail}; fix that, and start again: nothing is lost")]
     Handler {
         /// What is missing.
         detail: String,
     },
     /// A task of the worker panicked.
-    #[error("a part of the worker stopped without a word")]
+    #[error("a task of the worker panicked")]
     SlotDied,
 }
 

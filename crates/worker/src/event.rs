@@ -44,7 +44,7 @@ pub enum WorkerEvent<'a> {
         /// Bytes done in the shard.
         bytes: u64,
     },
-    /// The rest of a shard was split off.
+    /// The rest of a shard was split off as a new shard.
     Split {
         /// The shard.
         shard: ShardId,
@@ -119,8 +119,8 @@ pub enum WorkerEvent<'a> {
     Idle,
     /// The run is paused.
     Paused,
-    /// The store or the source failed; the call will be retried.
-    Trouble {
+    /// A call of the store or the source failed, and will be retried.
+    Retrying {
         /// The error message.
         message: &'a str,
     },

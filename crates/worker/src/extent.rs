@@ -1,8 +1,8 @@
-//! Where the results of a shard are, as its cursor's token says.
+//! The token of a cursor: where the results of a shard are.
 //!
-//! Results are appended to one segment per shard and fence, and the checkpoint that moves the
-//! cursor over an item names the bytes that hold its result. Bytes that no committed cursor names
-//! do not exist: a holder that lost its shard may have written them.
+//! Results are appended to one segment per shard and fence. The checkpoint that moves the cursor
+//! over an item names the bytes that hold its result. Bytes that no committed cursor names are not
+//! results: a holder that lost its shard may have written them.
 
 use shardwright_contracts::limits::MAX_TOKEN_SIZE;
 use shardwright_contracts::{FenceEpoch, ShardId};
@@ -11,60 +11,60 @@ const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 1 + 4 * 8 + 4;
 const EXTENT_BYTES: usize = 4 * 8 + 32;
 
-/// Most extents that a shard carries along. A holder that finds more copies them into one.
+/// Most extents of a shard. A holder that finds more copies them into one.
 pub const MAX_EXTENTS: usize = 48;
 
-// A token has room for them, and for some kilobytes of the connector's.
+// A token can hold them, and some kilobytes of the connector.
 const _: () = assert!(HEAD_BYTES + MAX_EXTENTS * EXTENT_BYTES <= MAX_TOKEN_SIZE / 2);
 
-/// The beginning of a segment, up to a length that was made durable.
+/// The durable prefix of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Whose segment it is.
+    /// The shard of the segment.
     pub shard: ShardId,
-    /// Under which fence it was written.
+    /// The fence under which it was written.
     pub fence: FenceEpoch,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// How many results they hold.
+    /// Number of results.
     pub items: u64,
     /// BLAKE3 of the bytes.
     pub digest: [u8; 32],
 }
 
-/// What a cursor's token holds: the connector's token, what has been done, and where it is.
+/// The content of a cursor's token: the connector's token, counts, and the extents of the results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenEnvelope {
-    /// What the connector wants back.
+    /// The connector's token.
     pub connector: Vec<u8>,
     /// Items that are done.
     pub items: u64,
-    /// Bytes of the source that they stand for.
+    /// Their bytes in the source.
     pub bytes: u64,
-    /// How often an item was tried again.
+    /// Number of retries.
     pub retries: u64,
-    /// How many of the items failed and could not be set aside.
+    /// Items that failed and could not be parked.
     pub failed: u64,
     /// Where the results are.
     pub extents: Vec<Extent>,
 }
 
-/// Why a token is no envelope.
+/// Why a token cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenEnvelopeError {
-    /// A later version wrote it.
-    #[error("the cursor's token has version {found}; known is {known}", known = VERSION)]
+    /// It has another version.
+    #[error("the cursor's token has version {found}; this program reads {known}", known = VERSION)]
     Version {
-        /// Which.
+        /// The version.
         found: u8,
     },
-    /// It is cut short, has bytes left over, or makes no sense.
-    #[error("the cursor's token is damaged: it was not written by this program")]
+    /// It is truncated or malformed.
+    #[error("the cursor's token is damaged, or was written by another program")]
     Damaged,
 }
 
 impl TokenEnvelope {
-    /// Writes the token.
+    /// Encodes the token.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let extents = self.extents.len() * EXTENT_BYTES;
@@ -87,7 +87,7 @@ impl TokenEnvelope {
         out
     }
 
-    /// Reads a token. None at all is an empty envelope.
+    /// Decodes a token. No token decodes to an empty envelope.
     pub fn decode(token: Option<&[u8]>) -> Result<Self, TokenEnvelopeError> {
         let Some(token) = token else { return Ok(Self::default()) };
         let mut reader = Reader(token);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn an_envelope_round_trips() {
         for envelope in [TokenEnvelope::default(), full()] {
             assert_eq!(TokenEnvelope::decode(Some(&envelope.encode())), Ok(envelope));
         }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_short_or_is_of_another_version_is_refused() {
+    fn truncated_tokens_and_other_versions_are_rejected() {
         let small = TokenEnvelope { connector: Vec::new(), extents: vec![extent(1)], ..full() };
         let token = small.encode();
         for length in 0..token.len() {

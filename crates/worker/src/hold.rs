@@ -67,12 +67,12 @@ pub(crate) struct Holder<'w> {
 }
 
 impl Holder<'_> {
-    /// Works on a shard whose claim was sent at `asked_at`. While `turn` is held, no other slot of
-    /// this worker acquires a shard.
+    /// Works on a shard whose claim was sent at `requested_at`. While `turn` is held, no other slot
+    /// of this worker acquires a shard.
     pub(crate) async fn hold<'t>(
         &'t self,
         state: RestoredShardState,
-        asked_at: Duration,
+        requested_at: Duration,
         turn: MutexGuard<'t, ()>,
     ) -> Result<End, WorkerError> {
         let shard = state.lease.key().shard;
@@ -86,7 +86,7 @@ impl Holder<'_> {
             end: state.spec.as_spec_ref().end(),
             after: state.cursor.as_update().last_key(),
         });
-        let lease = LeaseCell::new(state.lease, asked_at + self.shared.usable_lease());
+        let lease = LeaseCell::new(state.lease, requested_at + self.shared.usable_lease());
         let estimate = EstimateState::new(&state, self.shared.env.monotonic());
         let assignment = Assignment {
             run: self.shared.run,
@@ -146,7 +146,7 @@ impl Holder<'_> {
 
     /// Reports a failure of the store, and waits before the retry.
     pub(crate) async fn pause_after(&self, failures: &mut u32, error: &InfraError) {
-        self.report(WorkerEvent::Trouble { message: &error.to_string() });
+        self.report(WorkerEvent::Retrying { message: &error.to_string() });
         let wait = self.shared.backoff.wait(*failures + 1, self.shared.env.random());
         *failures = failures.saturating_add(1);
         self.shared.env.sleep(wait).await;

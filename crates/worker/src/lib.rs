@@ -5,13 +5,13 @@
 //! completed items. It renews its leases, splits slow shards for idle workers, parks failing items,
 //! and releases everything when it is stopped.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`connector`] | the trait of sources, and their items |
-//! | [`handler`] | the trait of handlers, which process items |
+//! | [`handler`] | the trait of handlers |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
 //!
-//! The crate does no IO: `shardwright-connectors` reads sources and keeps results,
+//! The crate does no IO. `shardwright-connectors` reads sources and stores results, and
 //! `shardwright-process` runs programs.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -49,4 +49,4 @@ pub use event::{Observer, WorkerEvent};
 pub use handler::{Handler, ItemFailure, each};
 pub use options::{RetryPolicy, WorkerOptions};
 pub use signals::StopSignal;
-pub use worker::{RunOutcome, Worker, create_run};
+pub use worker::{RunOutcome, Worker, create_run, first_shards};

@@ -18,18 +18,18 @@ pub struct WorkerOptions {
     pub commit_items: u64,
     /// Retries of failing items.
     pub retry: RetryPolicy,
-    /// Most of the source that is read ahead.
+    /// Limits of a page, which is read ahead.
     pub page: PageLimit,
-    /// Shortest remaining time for which a part of a shard is split off.
+    /// Shortest time that each part of a split shard should take.
     pub least_split: Duration,
     /// Time between two published estimates.
     pub estimate_interval: Duration,
     /// Acquires in a row without progress after which a shard's next item is parked unprocessed,
     /// as the item that kills workers. At least two: once beside other shards, once alone. Raise it
-    /// where workers are killed on purpose, because the reason of a loss is unknown.
+    /// where workers are often killed for other reasons.
     pub crash_limit: u32,
     /// How long the store may fail before the worker returns the error.
-    pub patience: Duration,
+    pub store_timeout: Duration,
 }
 
 impl Default for WorkerOptions {
@@ -44,7 +44,7 @@ impl Default for WorkerOptions {
             least_split: Duration::from_millis(100),
             estimate_interval: Duration::from_secs(1),
             crash_limit: 10,
-            patience: Duration::from_secs(120),
+            store_timeout: Duration::from_secs(120),
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_takes_off_less_than_a_half() {
+    fn jitter_shortens_a_wait_by_less_than_a_half() {
         let policy = RetryPolicy::default();
         for chance in 0..2_000 {
             let wait = policy.wait(1, chance).as_millis();

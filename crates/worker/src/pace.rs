@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_prediction_before_something_is_done() {
+    fn there_is_no_prediction_before_the_first_item() {
         let mut pace = Pace::new(seconds(10));
         assert_eq!(left_ms(&pace, 5), None);
         pace.measure(seconds(11));

@@ -14,25 +14,25 @@ use crate::extent::Extent;
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     /// The file system or object store failed.
-    #[error("{place}: {error}")]
+    #[error("{location}: {error}")]
     Io {
         /// The segment or folder.
-        place: String,
+        location: String,
         /// The error.
         error: io::Error,
     },
     /// A segment does not hold what was committed.
-    #[error("{place} does not hold the results that were committed: {problem}")]
+    #[error("{location} does not hold the committed results: {problem}")]
     Damaged {
         /// The segment or folder.
-        place: String,
+        location: String,
         /// What is wrong.
         problem: &'static str,
     },
     /// The results of a shard are on other machines, in the largest allowed number of extents.
     #[error(
-        "the results of shard {shard} are in too many pieces, all of them on other machines: let \
-         one of those go on with it, which brings its own together"
+        "the results of shard {shard} are in too many segments of other machines; start a worker \
+         on one of those machines, which merges its own segments"
     )]
     Scattered {
         /// The shard.

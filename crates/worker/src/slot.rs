@@ -22,8 +22,8 @@ use crate::worker::{RunOutcome, Shared};
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// Longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How long a split request stays valid.
-const PATIENCE_MS: u64 = 10_000;
+/// Time until a split request expires.
+const SPLIT_REQUEST_MS: u64 = 10_000;
 
 /// A slot of a worker.
 pub(crate) struct Slot {
@@ -56,14 +56,14 @@ impl Slot {
             if shared.stop.is_stopped() {
                 break;
             }
-            let asked_at = shared.env.monotonic();
+            let requested_at = shared.env.monotonic();
             let claimed =
                 shared.backend.claim_next_available(shared.tenant, shared.run, self.worker).await;
             // A slot that got no shard drops its turn.
             let next = match claimed.map(|state| (state, turn)) {
                 Ok((state, turn)) => {
                     wait = SHORTEST_WAIT;
-                    holder.hold(state, asked_at, turn).await.map(|_| Next::Claim)
+                    holder.hold(state, requested_at, turn).await.map(|_| Next::Claim)
                 }
                 Err(ClaimError::NoneAvailable(_)) => self.idle(&holder, &mut wait).await,
                 Err(ClaimError::Throttled(throttled)) => {
@@ -82,11 +82,11 @@ impl Slot {
             };
             match next {
                 Ok(Next::Claim) => failing_since = None,
-                Ok(Next::End(ending)) => return Ok(ending),
+                Ok(Next::End(outcome)) => return Ok(outcome),
                 Err(WorkerError::Store(error)) if error.is_retryable() => {
                     let now = shared.env.monotonic();
                     let since = *failing_since.get_or_insert(now);
-                    if now.saturating_sub(since) > shared.options.patience {
+                    if now.saturating_sub(since) > shared.options.store_timeout {
                         return Err(error.into());
                     }
                     holder.pause_after(&mut failures, &error).await;
@@ -142,9 +142,8 @@ impl Slot {
         let least = u64::try_from(least).unwrap_or(u64::MAX);
         for shard in worth_splitting(&estimates, shared.env.wall_clock(), least) {
             let key = ShardKey::new(shared.run, shard);
-            let asked =
-                shared.backend.request_split(shared.tenant, key, self.worker, PATIENCE_MS).await;
-            match asked {
+            let (tenant, worker) = (shared.tenant, self.worker);
+            match shared.backend.request_split(tenant, key, worker, SPLIT_REQUEST_MS).await {
                 Ok(()) => {
                     shared.wake_ups.wake(shard);
                     return Ok(());

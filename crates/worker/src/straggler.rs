@@ -3,7 +3,7 @@
 use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_coordination::HeldEstimate;
 
-/// The shards of which a split is worth requesting, the one that will take longest first.
+/// The shards that are worth splitting, the one that will take longest first.
 ///
 /// The age of an estimate is subtracted from it. Shards without an estimate of the time left come
 /// last, since they may be nearly done.
@@ -55,7 +55,7 @@ mod tests {
             HeldEstimate { estimate: one_item, ..held(5, 2_000, None) },
         ];
         let now = LogicalTime::from_millis(2_000);
-        let asked = worth_splitting(&estimates, now, 200);
-        assert_eq!(asked, [2, 1, 3].map(ShardId::from_raw));
+        let worth = worth_splitting(&estimates, now, 200);
+        assert_eq!(worth, [2, 1, 3].map(ShardId::from_raw));
     }
 }

@@ -83,41 +83,49 @@ impl Worker {
     /// Works until the run is done, only parked shards are left, or the worker is stopped.
     pub async fn run(self) -> Result<RunOutcome, WorkerError> {
         let shared = self.shared;
-        let mut endings: FuturesUnordered<_> = (0..shared.options.slots.max(1))
+        let mut outcomes: FuturesUnordered<_> = (0..shared.options.slots.max(1))
             .map(|number| {
-                let (sender, ending) = oneshot::channel();
+                let (sender, outcome) = oneshot::channel();
                 let slot = Slot::new(Arc::clone(&shared), number);
                 shared.env.spawn(Box::pin(async move {
                     // The caller may have dropped the future.
                     let _gone = sender.send(slot.run().await);
                 }));
-                ending
+                outcome
             })
             .collect();
         let mut worst = Ok(RunOutcome::Done);
-        // In the order in which they end: a failure must not wait for a slot that goes on.
-        while let Some(ending) = endings.next().await {
-            let ending = ending.unwrap_or(Err(WorkerError::SlotDied));
-            if ending.is_err() {
+        // In the order in which slots end: a failure must not wait for a slot that still works.
+        while let Some(outcome) = outcomes.next().await {
+            let outcome = outcome.unwrap_or(Err(WorkerError::SlotDied));
+            if outcome.is_err() {
                 // The other slots release their shards.
                 shared.stop.stop();
             }
-            worst = worse(worst, ending);
+            worst = worse(worst, outcome);
         }
         shared.handler.close().await;
         worst
     }
 }
 
-/// Creates a run whose first shards are `ranges`, as a connector proposes them. Repeating the call
-/// with the same arguments, in any process, finds the run created.
+/// Creates a run with its first shards: those that [`first_shards`] makes of a connector's ranges,
+/// or those that a `PreallocShardBuilder` of `shardwright-frontier` built. Repeating the call with
+/// the same arguments, in any process, finds the run created.
 pub async fn create_run(
     backend: &(impl Backend + ?Sized),
     tenant: TenantId,
     run: RunId,
     config: RunConfig,
-    ranges: &[KeyRange],
+    shards: &[InitialShardInput<'_>],
 ) -> Result<(), CreateRunWithShardsError> {
+    backend.create_run_with_shards(tenant, run, config, shards, CREATE_RUN).await?;
+    Ok(())
+}
+
+/// The first shards of a run over `ranges`, as a connector proposes them, numbered from 0.
+#[must_use]
+pub fn first_shards(ranges: &[KeyRange]) -> Vec<InitialShardInput<'_>> {
     let shard = |(range, id)| {
         let KeyRange { start, end }: &KeyRange = range;
         InitialShardInput {
@@ -126,9 +134,7 @@ pub async fn create_run(
             cursor: CursorUpdate::initial(),
         }
     };
-    let shards: Vec<InitialShardInput<'_>> = ranges.iter().zip(0..).map(shard).collect();
-    backend.create_run_with_shards(tenant, run, config, &shards, CREATE_RUN).await?;
-    Ok(())
+    ranges.iter().zip(0..).map(shard).collect()
 }
 
 /// The more important of two outcomes: a failure, then a stop, then parked shards.
@@ -136,7 +142,7 @@ fn worse(
     one: Result<RunOutcome, WorkerError>,
     other: Result<RunOutcome, WorkerError>,
 ) -> Result<RunOutcome, WorkerError> {
-    let rank = |ending: &Result<RunOutcome, WorkerError>| match ending {
+    let rank = |outcome: &Result<RunOutcome, WorkerError>| match outcome {
         Err(_) => 3,
         Ok(RunOutcome::Stopped) => 2,
         Ok(RunOutcome::Parked { .. }) => 1,

@@ -3,91 +3,106 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a source cannot be read. What concerns a single item of many is a
-/// [skip report](super::SkipReport) instead.
+/// Why a source cannot be read. A problem of a single item is a [skip report](super::SkipReport)
+/// instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectorError {
-    /// The system refused something without which nothing goes on.
+    /// A call of the operating system failed.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// Whether another attempt may go better.
+        /// Whether a retry may succeed.
         transient: bool,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A tree has to be a folder.
+    /// The root of a tree is not a folder.
     #[error("{} is not a folder", path.display())]
     NotAFolder {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// The tree is, or lies in, a folder that holds the state of a run.
-    #[error("{} belongs to the state of a run", path.display())]
+    /// The root of a tree is, or is inside of, a folder with the state of runs.
+    #[error("{} is part of the state of runs, and cannot be a source", path.display())]
     StateFolder {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// Lines are read from regular files only.
-    #[error("{} is not a regular file; a pipe has to be spooled first", path.display())]
+    /// Rows are read from regular files only.
+    #[error("{} is not a regular file; spool a pipe into a file first", path.display())]
     NotAFile {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// A row is longer than a row may be.
+    /// A row exceeds the limit.
     #[error("row {row} (counted from 0) of {} is longer than {limit} bytes", path.display())]
     RowTooLong {
         /// The file.
         path: PathBuf,
-        /// The row's number, counted from zero.
+        /// The row number, from 0.
         row: u64,
         /// The limit.
         limit: usize,
     },
-    /// The file is not the one it was when it was opened.
+    /// The file changed after it was opened.
     #[error("{} has changed since it was opened: {how}", path.display())]
     SourceChanged {
         /// The file.
         path: PathBuf,
-        /// How that shows.
+        /// What changed.
         how: &'static str,
     },
-    /// An address that leads to no object store.
-    #[error("{url} is no object store: {reason}")]
+    /// The URL does not name an object store.
+    #[error("{url} is not the URL of an object store: {reason}")]
     BadUrl {
-        /// The address.
+        /// The URL.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// An object store answered with a failure.
+    /// An object store returned an error.
     #[error("cannot {doing} {url}")]
     ObjectStore {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// On what.
+        /// The URL of the store.
         url: String,
-        /// Whether another attempt may go better.
+        /// Whether a retry may succeed.
         transient: bool,
-        /// The store's answer.
+        /// The error of the store.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An object store that was believed to list in key order does not.
-    #[error("{url} does not list its objects in byte order; list it folder by folder")]
+    /// An object store was expected to list in key order, but does not.
+    #[error("{url} does not list its objects in byte order; use `ListingOrder::Folders`")]
     OutOfOrder {
-        /// The store.
+        /// The URL of the store.
         url: String,
     },
-    /// A source of a user's own failed.
-    #[error("the source says no")]
+    /// A page breaks the contract of [`Connector::page`](super::Connector::page).
+    #[error("the source returned an invalid page: {problem}")]
+    InvalidPage {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A proposed split is not strictly inside its range.
+    #[error("the source proposed a split outside of the range that it was given")]
+    InvalidSplit,
+    /// The source has a key above the default ranges. No worker would ever read it.
+    #[error(
+        "the source has keys at or above 256 bytes of 0xff, which no default range holds; \
+         implement `initial_ranges`"
+    )]
+    KeyAboveRanges,
+    /// A custom source failed.
+    #[error("the source failed")]
     Other {
-        /// Whether another attempt may go better.
+        /// Whether a retry may succeed.
         transient: bool,
-        /// What it says.
+        /// The error of the source.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The runtime is shutting down.
@@ -96,7 +111,7 @@ pub enum ConnectorError {
 }
 
 impl ConnectorError {
-    /// Whether the same call may succeed a little later.
+    /// Whether a retry may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Items, and the pages they come in.
+//! Items and pages.
 
 use std::path::PathBuf;
 use std::str::Utf8Error;
@@ -6,27 +6,27 @@ use std::str::Utf8Error;
 use bytes::Bytes;
 
 use super::skip_report::SkipReports;
+use super::{ConnectorError, KeyRange};
 
-/// One piece of work.
+/// An item of a source: the unit of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its key; those of a page rise strictly.
+    /// The key. Keys sort byte by byte.
     pub key: Bytes,
-    /// How many bytes it stands for, if that is known without reading it.
+    /// Size in bytes, if it is known without reading the item.
     pub size: Option<u64>,
-    /// What a handler gets to see.
+    /// What the handler processes.
     pub payload: Payload,
 }
 
 impl Item {
-    /// A row, or anything else that is bytes under a key; `number` counts from zero.
+    /// A row, or any other bytes under a key. Row numbers start at 0.
     pub fn row(key: impl Into<Bytes>, number: u64, bytes: impl Into<Bytes>) -> Self {
         let payload = Payload::Row { number, bytes: bytes.into() };
         Self { key: key.into(), size: None, payload }
     }
 
-    /// What people call it: a row by its number, counted from one as editors do, and everything
-    /// else by its key.
+    /// The name to display: `row N`, counted from 1, or the key with escapes.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.payload {
@@ -37,7 +37,7 @@ impl Item {
         }
     }
 
-    /// The item as text: a row's bytes, the path of a file, the address of an object.
+    /// The item as text: the bytes of a row, the path of a file, the URL of an object.
     pub fn text(&self) -> Result<&str, Utf8Error> {
         match &self.payload {
             Payload::Row { bytes, .. } => str::from_utf8(bytes),
@@ -46,7 +46,7 @@ impl Item {
         }
     }
 
-    /// About how much memory the item takes.
+    /// Approximate memory of the item, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
         let payload = match &self.payload {
@@ -58,57 +58,56 @@ impl Item {
     }
 }
 
-/// What an item is, for the handler.
+/// The kind of an item, and how to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// A file, by the path of the tree as it was given and the path in it.
+    /// A file: the root of the tree as it was given, joined with the path below it.
     File(PathBuf),
     /// A row of a file.
     Row {
-        /// Its number, counted from zero.
+        /// The row number, from 0.
         number: u64,
-        /// What it says, without its separator.
+        /// The row without its separator.
         bytes: Bytes,
     },
     /// An object.
     Object {
-        /// Its whole path in its store.
+        /// The full path in the store.
         path: String,
-        /// Its address, as the store was given.
+        /// The URL, with the URL of the store as it was given.
         url: String,
-        /// When it was last written, in milliseconds since 1970.
+        /// Time of the last write, in milliseconds since 1970.
         modified_ms: Option<u64>,
     },
 }
 
-/// How much one page may hold, and how much trouble it puts up with. A page holds at least one
-/// item even so, if there is one.
+/// Limits of a page. A page holds at least one item, if there is one left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
     /// Most items.
     pub items: usize,
-    /// About how many bytes of memory the items may take together.
+    /// Approximate memory of all items together, in bytes.
     pub bytes: usize,
-    /// Whether a part of the source that is in trouble is passed over with a skip report, as if it
-    /// stayed so. If not, the page fails with what may pass. A connector that cannot tell a part
-    /// of its source from all of it fails in any case.
-    pub passes_over_trouble: bool,
+    /// Whether a part of the source that fails with a transient error is skipped with a report.
+    /// Otherwise the page fails with that error. A connector that cannot distinguish a failing part
+    /// from a failing source returns the error in both cases.
+    pub skips_failing_parts: bool,
 }
 
 impl PageLimit {
-    /// As many items as given, in at most a mebibyte.
+    /// Up to `items` items, in at most one mebibyte.
     #[must_use]
     pub const fn items(items: usize) -> Self {
-        Self { items, bytes: 1 << 20, passes_over_trouble: false }
+        Self { items, bytes: 1 << 20, skips_failing_parts: false }
     }
 
-    /// The same for whoever has tried often enough.
+    /// The same limits, for the last retry: failing parts are skipped.
     #[must_use]
-    pub const fn passing_over_trouble(self) -> Self {
-        Self { passes_over_trouble: true, ..self }
+    pub const fn skipping_failing_parts(self) -> Self {
+        Self { skips_failing_parts: true, ..self }
     }
 
-    /// Whether a page that holds this much is full.
+    /// Whether a page with so many items and bytes is full.
     #[must_use]
     pub fn is_reached(self, items: usize, bytes: usize) -> bool {
         items >= self.items.max(1) || bytes >= self.bytes
@@ -121,12 +120,12 @@ impl Default for PageLimit {
     }
 }
 
-/// Where in a range to go on.
+/// A position in a range, from which reading continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The last key that needs no more reading; none at the range's start.
+    /// The last key that was read. None at the start of the range.
     pub after: Option<Vec<u8>>,
-    /// The token of the page that ended there, or nothing.
+    /// The token of the page that ended there. May be empty.
     pub token: Vec<u8>,
 }
 
@@ -142,7 +141,7 @@ impl Position {
         Self { after: Some(key.into()), token: Vec::new() }
     }
 
-    /// The same place, with the token of the page that ended there.
+    /// The same position with a token.
     #[must_use]
     pub(crate) fn with_token(mut self, token: &[u8]) -> Self {
         self.token = token.to_vec();
@@ -150,22 +149,22 @@ impl Position {
     }
 }
 
-/// Some items in a row.
+/// Consecutive items of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The items, in key order.
     pub items: Vec<Item>,
-    /// Whether nothing of the range is left behind them.
+    /// Whether the range has no items behind these.
     pub ended: bool,
-    /// What makes the next page cheaper, for the position behind the last item. At most a few
-    /// dozen bytes.
+    /// A hint that makes the next page cheaper, for the position behind the last item. At most a
+    /// few dozen bytes.
     pub token: Vec<u8>,
-    /// What was met on the way and is no item.
+    /// Entries of the source that are not items.
     pub skipped: SkipReports,
 }
 
 impl Page {
-    /// The page that a limit allows of the items left in a range: at least one, if there is one.
+    /// Takes items from the rest of a range until the limit is reached.
     pub fn take(items: impl IntoIterator<Item = Item>, limit: PageLimit) -> Self {
         let (mut left, mut page, mut bytes) = (items.into_iter().peekable(), Self::default(), 0);
         while (page.items.is_empty() || !limit.is_reached(page.items.len(), bytes))
@@ -176,6 +175,25 @@ impl Page {
         }
         page.ended = left.peek().is_none();
         page
+    }
+
+    /// Checks the contract of [`Connector::page`](super::Connector::page): keys lie in the range
+    /// and behind the position, they rise strictly, and only the last page is empty.
+    pub(crate) fn check(&self, range: &KeyRange, from: &Position) -> Result<(), ConnectorError> {
+        let invalid = |problem| Err(ConnectorError::InvalidPage { problem });
+        if !self.items.iter().all(|item| range.contains(&item.key)) {
+            return invalid("a key is outside of the requested range");
+        }
+        if self.items.first().is_some_and(|first| from.after.as_deref() >= Some(&*first.key)) {
+            return invalid("its first key is not behind the requested position");
+        }
+        if !self.items.is_sorted_by(|one, next| one.key < next.key) {
+            return invalid("its keys do not rise");
+        }
+        if self.items.is_empty() && !self.ended {
+            return invalid("it is empty, but does not end the range");
+        }
+        Ok(())
     }
 
     /// The position behind the last item, if there is one.

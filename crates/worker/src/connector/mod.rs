@@ -1,9 +1,9 @@
-//! Sources of work: whatever can be enumerated in key order.
+//! Sources of work.
 //!
-//! A [`Connector`] turns something outside (a tree of files, the lines of a file, the objects of a
-//! bucket) into items under keys that sort byte by byte. A run cuts those keys into ranges, and a
-//! worker reads a range in pages from wherever its cursor stands. A connector says nothing of
-//! leases, and keeps nothing that a page could not be read without.
+//! A [`Connector`] enumerates a source (the files of a tree, the lines of a file, the objects of a
+//! bucket) as items under keys that sort byte by byte. A run divides the keys into ranges. A worker
+//! reads a range in pages, starting at its cursor. A connector knows nothing of leases, and any
+//! page can be read without state of earlier pages.
 //!
 //! Connectors for directory trees, files of rows and object stores are in `shardwright-connectors`.
 
@@ -25,22 +25,23 @@ pub use range::KeyRange;
 pub use skip_report::{SkipReason, SkipReport, SkipReports};
 pub use source::{Quantity, SourceEstimate, SourceFingerprint};
 
-/// A source that can be enumerated in key order within any range, from any key on.
+/// A source that can be enumerated in key order, within any range and from any key.
 ///
-/// What every implementation promises, and `conformance` (a feature) tries out:
+/// The contract, which the feature `conformance` tests:
 ///
-/// - Keys rise strictly and lie in the range; each is at most as long as a key may be.
-/// - Pages of any size, from any position, over any division of a range give the same keys, as
-///   long as the source itself does not change.
-/// - A proposed split leaves something on both sides.
+/// - Keys rise strictly, lie in the requested range, and have 1 to 4096 bytes.
+/// - While the source does not change, pages of any size, from any position, over any division of a
+///   range return the same keys.
+/// - A proposed split leaves at least one item on each side.
 ///
-/// Positions and bounds may be any bytes: they need not be keys of anything.
+/// Positions and bounds may be any bytes, not only keys of the source. A worker checks each page
+/// against the requested range, and stops with an error if the contract is broken.
 pub trait Connector: Send + Sync + 'static {
-    /// The items of `range` behind `from`, in key order, as many as `limit` allows.
+    /// Returns the items of `range` behind `from`, in key order, as many as `limit` allows.
     ///
-    /// Only a page that ends the range may be empty. Its token belongs to the position behind its
-    /// last item and makes the next page cheaper; without it, or with a foreign one, the result
-    /// is the same.
+    /// Only the last page of a range may be empty. The token of a page is passed back with the
+    /// position behind its last item. With another token, or without one, the result must be the
+    /// same.
     fn page(
         &self,
         range: &KeyRange,
@@ -48,8 +49,8 @@ pub trait Connector: Send + Sync + 'static {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Page, ConnectorError>> + Send;
 
-    /// What is left of `range` behind `after`: cheap, and rough where it has to be. Unless a
-    /// connector can tell, nobody knows.
+    /// Estimates what is left of `range` behind `after`. Must be cheap, and may be rough.
+    /// By default nothing is known.
     fn estimate(
         &self,
         range: &KeyRange,
@@ -59,10 +60,12 @@ pub trait Connector: Send + Sync + 'static {
         ready(Ok(SourceEstimate { items: Quantity::Unknown, bytes: Quantity::Unknown }))
     }
 
-    /// A key of the range behind `after` with at least one item before it and one at or behind
-    /// it, near `fraction` of what is left by weight (bytes, where they are known). None if what
-    /// is left cannot be divided. Unless a connector knows better, the first key in the upper
-    /// half of all bytes that keys could be made of.
+    /// Proposes where to split the rest of `range` behind `after`: a key with at least one item
+    /// before it and one at or behind it, near `fraction` of the rest by weight (bytes, where they
+    /// are known). None if the rest cannot be split.
+    ///
+    /// By default the first key in the upper half of the possible keys. A proposal that is not
+    /// strictly inside of the range is an error for a new run, and is ignored for a running one.
     fn propose_split(
         &self,
         range: &KeyRange,
@@ -73,11 +76,13 @@ pub trait Connector: Send + Sync + 'static {
         range::split_by_bytes(self, range, after)
     }
 
-    /// Ranges for a new run: about `wanted`, never more, of similar weight, each beginning where
-    /// the one before it ends, together holding every key the source can ever have.
+    /// Returns the ranges for the first shards of a run: at most `wanted`, of similar weight. Each
+    /// starts where the one before ends. Together they must hold every key that the source can
+    /// have.
     ///
-    /// By default the space of all keys below 256 bytes of `0xff` is bisected by
-    /// [`propose_split`](Self::propose_split). Override it where pages are expensive.
+    /// By default all keys below 256 bytes of `0xff` are bisected by
+    /// [`propose_split`](Self::propose_split), and a source with a key above is rejected. Override
+    /// it where pages are expensive.
     fn initial_ranges(
         &self,
         wanted: usize,
@@ -85,8 +90,8 @@ pub trait Connector: Send + Sync + 'static {
         range::ranges_by_splits(self, wanted)
     }
 
-    /// What tells this source from another, so that a run is not resumed on a changed one. Unless
-    /// a connector says more, all of its type are the same.
+    /// Identifies the source, so that a run is not resumed on another one. By default all
+    /// connectors of one type are the same source.
     fn fingerprint(
         &self,
     ) -> impl Future<Output = Result<SourceFingerprint, ConnectorError>> + Send {
@@ -95,7 +100,7 @@ pub trait Connector: Send + Sync + 'static {
     }
 }
 
-/// A source that several look at.
+/// A shared source.
 impl<C: Connector> Connector for Arc<C> {
     fn page(
         &self,

@@ -1,9 +1,10 @@
-//! Ranges of keys, and their division where nothing but the bytes is known.
+//! Ranges of keys, and their division by bytes alone.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use shardwright_contracts::Redacted;
+use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_frontier::{KeyBuf, byte_midpoint};
 
 use super::{Connector, ConnectorError, PageLimit, Position};
@@ -11,45 +12,47 @@ use super::{Connector, ConnectorError, PageLimit, Position};
 /// Probes of the upper half before it counts as empty. Each probe halves it.
 const PROBES: usize = 64;
 
-/// Above every key of a connector that does not choose its ranges itself.
+/// End of the default ranges. A source with a key at or above it is rejected.
 const LAST_KEY: [u8; 256] = [0xff; 256];
+/// Only one valid key is not below this bound: the bound itself.
+const KEYS_END: [u8; MAX_KEY_SIZE] = [0xff; MAX_KEY_SIZE];
 
 /// A half-open range of keys, `[start, end)`. An empty bound means no bound.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRange {
-    /// The first key that may be in it.
+    /// The lower bound, inclusive.
     pub start: Vec<u8>,
-    /// The first key behind it.
+    /// The upper bound, exclusive.
     pub end: Vec<u8>,
 }
 
 impl KeyRange {
-    /// The keys from `start` on, up to but without `end`.
+    /// The range from `start`, inclusive, to `end`, exclusive.
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self { start: start.into(), end: end.into() }
     }
 
-    /// Whether `key` lies in the range.
+    /// Whether the range contains `key`.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= self.start.as_slice() && self.is_below_end(key)
     }
 
-    /// Whether `key` lies before the range's end.
+    /// Whether `key` is below the upper bound.
     #[must_use]
     pub fn is_below_end(&self, key: &[u8]) -> bool {
         self.end.is_empty() || key < self.end.as_slice()
     }
 
-    /// The start of what is left of the range behind a position: no key below it is needed.
+    /// The smallest key that a page behind a position may have.
     #[must_use]
     pub fn start_behind(&self, from: &Position) -> Vec<u8> {
-        // The least key above another one is that key and a zero byte.
+        // The smallest key above another is that key with a zero byte appended.
         let next = from.after.as_ref().map(|after| [after, &[0][..]].concat());
         next.map_or_else(|| self.start.clone(), |next| next.max(self.start.clone()))
     }
 
-    /// The range in pieces, cut at `cuts` that rise strictly inside it.
+    /// Cuts the range at `cuts`, which must rise strictly inside of it.
     #[must_use]
     pub fn cut(self, cuts: Vec<Vec<u8>>) -> Vec<Self> {
         let mut pieces = Vec::with_capacity(cuts.len() + 1);
@@ -69,8 +72,8 @@ impl fmt::Debug for KeyRange {
     }
 }
 
-/// Splits a range by its bytes alone: the first key in the upper half of the possible keys behind
-/// `after`, or in a smaller part at the end if the upper half is empty.
+/// Splits a range by bytes alone. The split is the first key in the upper half of the possible keys
+/// behind `after`. If the upper half is empty, the rest is halved again.
 pub(super) async fn split_by_bytes<C: Connector + ?Sized>(
     connector: &C,
     range: &KeyRange,
@@ -98,13 +101,21 @@ pub(super) async fn ranges_by_splits<C: Connector + ?Sized>(
     connector: &C,
     wanted: usize,
 ) -> Result<Vec<KeyRange>, ConnectorError> {
+    let above = KeyRange::new(LAST_KEY, KEYS_END);
+    let found = connector.page(&above, &Position::start(), PageLimit::items(1)).await?;
+    if !found.items.is_empty() {
+        return Err(ConnectorError::KeyAboveRanges);
+    }
     let mut divisible = VecDeque::from([KeyRange::new([0], LAST_KEY)]);
     let mut ranges = Vec::new();
     while divisible.len() + ranges.len() < wanted
         && let Some(range) = divisible.pop_front()
     {
         match connector.propose_split(&range, None, 0.5).await? {
-            Some(boundary) => divisible.extend(range.cut(vec![boundary])),
+            Some(boundary) if boundary > range.start && range.is_below_end(&boundary) => {
+                divisible.extend(range.cut(vec![boundary]));
+            }
+            Some(_) => return Err(ConnectorError::InvalidSplit),
             None => ranges.push(range),
         }
     }
@@ -120,13 +131,69 @@ fn midpoint(start: &[u8], end: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connector::{Item, Page};
 
     #[test]
-    fn what_is_left_starts_behind_the_position_and_in_the_range() {
+    fn the_rest_starts_behind_the_position_and_in_the_range() {
         let range = KeyRange::new("b", "d");
         assert_eq!(range.start_behind(&Position::start()), b"b");
         assert_eq!(range.start_behind(&Position::behind("a")), b"b");
         assert_eq!(range.start_behind(&Position::behind("b")), b"b\0");
+    }
+
+    type Split = fn(&KeyRange) -> Option<Vec<u8>>;
+
+    /// Single-byte keys, and maybe a key above the default ranges.
+    struct Letters {
+        split: Split,
+        has_key_above: bool,
+    }
+
+    impl Connector for Letters {
+        async fn page(
+            &self,
+            range: &KeyRange,
+            from: &Position,
+            limit: PageLimit,
+        ) -> Result<Page, ConnectorError> {
+            let start = range.start_behind(from);
+            let mut keys: Vec<Vec<u8>> = (b'a'..=b'z').map(|letter| vec![letter]).collect();
+            keys.extend(self.has_key_above.then(|| vec![0xff; 300]));
+            let keys = keys.into_iter().filter(|key| *key >= start && range.is_below_end(key));
+            Ok(Page::take(keys.map(|key| Item::row(key, 0, "")), limit))
+        }
+
+        async fn propose_split(
+            &self,
+            range: &KeyRange,
+            _: Option<&[u8]>,
+            _: f64,
+        ) -> Result<Option<Vec<u8>>, ConnectorError> {
+            Ok((self.split)(range))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_split_outside_its_range_is_rejected() {
+        let outside: [Split; 3] = [
+            |_| Some(Vec::new()),
+            |range| Some(range.start.clone()),
+            |range| Some(range.end.clone()),
+        ];
+        for split in outside {
+            let letters = Letters { split, has_key_above: false };
+            let ranges = letters.initial_ranges(4).await;
+            assert!(matches!(ranges, Err(ConnectorError::InvalidSplit)), "{ranges:?}");
+        }
+        let inside = Letters { split: |_| Some(b"m".to_vec()), has_key_above: false };
+        assert_eq!(inside.initial_ranges(2).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_key_above_the_default_ranges_is_rejected() {
+        let letters = Letters { split: |_| None, has_key_above: true };
+        let ranges = letters.initial_ranges(4).await;
+        assert!(matches!(ranges, Err(ConnectorError::KeyAboveRanges)), "{ranges:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct SourceEstimate {
     /// Items.
     pub items: Quantity,
-    /// Bytes that the items stand for.
+    /// Bytes of the items.
     pub bytes: Quantity,
 }
 
@@ -25,7 +25,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The number, however well it is known.
+    /// The number, exact or not.
     #[must_use]
     pub const fn value(self) -> Option<u64> {
         match self {
@@ -40,8 +40,8 @@ impl Quantity {
 pub struct SourceFingerprint {
     /// One line, equal for equal sources:
     ///
-    /// - `lines newline 1234 blake3:…`: the size and digest of a line file, wherever it lies;
-    /// - `tree /data`: the root of a tree, percent-encoded. Its files may change;
+    /// - `lines newline 1234 blake3:…`: size and digest of a file of rows, at any path.
+    /// - `tree /data`: the root of a tree, percent-encoded. Its files may change.
     /// - `objects s3://bucket/prefix`.
     pub identity: String,
     /// When a source that may change was opened, in milliseconds since 1970. Not compared.

@@ -43,7 +43,7 @@ pub(super) enum CrashPolicy {
         items: u64,
     },
     /// The first item is parked unprocessed.
-    SetAside {
+    ParkNext {
         /// Workers lost with it.
         losses: u32,
     },
@@ -61,7 +61,7 @@ impl CrashPolicy {
         let last_try = last_try(limit, options);
         let losses = fruitless_acquires.saturating_sub(1);
         if fruitless_acquires > last_try {
-            return Self::SetAside { losses };
+            return Self::ParkNext { losses };
         }
         let items = options.commit_items.saturating_add(in_hand as u64);
         match losses {
@@ -74,11 +74,11 @@ impl CrashPolicy {
     }
 
     /// Most items started and not committed.
-    pub(super) const fn most_begun(self) -> u64 {
+    pub(super) const fn most_started(self) -> u64 {
         match self {
             Self::None => u64::MAX,
             Self::Careful { at_a_time, .. } => at_a_time,
-            Self::SetAside { .. } => 0,
+            Self::ParkNext { .. } => 0,
         }
     }
 
@@ -179,13 +179,13 @@ mod tests {
         for fruitless in 2..=4 {
             assert_eq!(policy(fruitless, None), ONE_BY_ONE);
         }
-        assert_eq!(policy(5, None), CrashPolicy::SetAside { losses: 4 });
+        assert_eq!(policy(5, None), CrashPolicy::ParkNext { losses: 4 });
     }
 
     #[test]
     fn the_last_try_that_a_run_allows_is_not_risked() {
         assert_eq!(policy(2, Some(3)), ONE_BY_ONE);
-        assert_eq!(policy(3, Some(3)), CrashPolicy::SetAside { losses: 2 });
+        assert_eq!(policy(3, Some(3)), CrashPolicy::ParkNext { losses: 2 });
         // No item was tried alone yet.
         assert_eq!(policy(2, Some(2)), ONE_BY_ONE);
         assert_eq!(policy(1, Some(1)), CrashPolicy::None);
@@ -202,7 +202,7 @@ mod tests {
         // An item is parked only after it was tried alone.
         let one_by_one = CrashPolicy::Careful { at_a_time: 1, items: 2_010 };
         assert_eq!(policy_in_hand(2, Some(3), 2_000), one_by_one);
-        assert_eq!(policy_in_hand(3, Some(3), 2_000), CrashPolicy::SetAside { losses: 2 });
+        assert_eq!(policy_in_hand(3, Some(3), 2_000), CrashPolicy::ParkNext { losses: 2 });
     }
 
     fn exclusivity(fruitless: u32, limit: Option<u32>) -> Exclusivity {

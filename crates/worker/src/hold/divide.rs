@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-use shardwright_contracts::{ShardSpec, plan_split_residual};
+use shardwright_contracts::{
+    CursorUpdate, ShardSpec, ShardSpecRef, SplitResidualPlan, SplitValidationError,
+};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{AsyncCoordinationBackend as _, DeclineError, SplitResidualError};
+use shardwright_frontier::{
+    HintedSplitError, KeyBuf, MetadataBuf, ShardHint, decode_hint, plan_hinted_split_residual,
+    propagate_hint_on_split,
+};
 
 use super::work::Work;
 use super::{Stopped, stopped_by};
+use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
 /// How long no split is to be requested of a shard that cannot be split now.
@@ -60,7 +67,25 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Where the hint allows a cut, at or behind the key that halves the rest.
     async fn boundary(&mut self) -> Boundary {
+        match self.halving_key().await {
+            Boundary::At(key) => {
+                let mut buffer = KeyBuf::new();
+                let cut = self.hint.cut_at(&key, &mut buffer);
+                cut.map_or(Boundary::Nowhere, |cut| Boundary::At(cut.to_vec()))
+            }
+            otherwise => otherwise,
+        }
+    }
+
+    /// Whether both parts of a cut have keys.
+    pub(super) fn is_inside(&self, cut: &[u8]) -> bool {
+        let spec = self.spec.as_spec_ref();
+        spec.start() < cut && (spec.end().is_empty() || cut < spec.end())
+    }
+
+    async fn halving_key(&mut self) -> Boundary {
         let shared = self.holder.shared;
         let mut otherwise = Boundary::Nowhere;
         if !self.feed.has_ended() {
@@ -73,20 +98,23 @@ impl Work<'_> {
         }
         // A holder with items in progress may split off everything behind them.
         let middle = self.feed.middle(!self.tracker.is_empty());
-        let middle = middle.filter(|key| key.as_slice() > self.spec.as_spec_ref().start());
+        let middle = middle.filter(|key| self.is_inside(key));
         middle.map_or(otherwise, Boundary::At)
     }
 
-    /// Splits off everything from `boundary` on, if the protocol allows it.
+    /// Splits off everything from `boundary` on, if the protocol allows it. The metadata of both
+    /// parts describe their ranges.
     pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<Divided, Stopped> {
         let shared = self.holder.shared;
-        let spec = self.spec.clone();
-        let committed = self.ledger.committed().map(<[u8]>::to_vec);
-        let cursor = shardwright_contracts::CursorUpdate::new(committed.as_deref(), None);
-        let plan = match plan_split_residual(spec.as_spec_ref(), cursor, boundary) {
-            Ok(plan) => plan,
-            Err(reason) => return Ok(Divided::No(reason.into())),
+        let cursor = CursorUpdate::new(self.ledger.committed(), None);
+        let (narrowed, residual) = match parts(self.spec.as_spec_ref(), cursor, boundary) {
+            Ok(parts) => parts,
+            Err(HintedSplitError::Split(reason)) => return Ok(Divided::No(reason.into())),
+            Err(source) => {
+                return Err(WorkerError::Metadata { shard: self.shard(), source }.into());
+            }
         };
+        let plan = SplitResidualPlan::from_parts(narrowed.as_spec_ref(), residual.as_spec_ref());
         let (op, mut failures) = (self.new_op(), 0);
         let residual = loop {
             let lease = self.lease.lease();
@@ -102,9 +130,7 @@ impl Work<'_> {
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
         };
-        if let Ok(narrowed) = ShardSpec::try_from_ref(plan.narrowed()) {
-            self.spec = narrowed;
-        }
+        self.spec = narrowed;
         self.lease.answered();
         self.feed.narrow(boundary);
         self.estimate.narrowed(boundary);
@@ -126,4 +152,24 @@ impl Work<'_> {
             Err(refusal) => Err(stopped_by(self.shard(), refusal)),
         }
     }
+}
+
+/// The hint of a shard, narrowed to its range.
+pub(super) fn hint_of(spec: ShardSpecRef<'_>) -> Result<ShardHint<'static>, HintedSplitError> {
+    Ok(propagate_hint_on_split(decode_hint(spec)?, spec.start(), spec.end())?)
+}
+
+/// Plans the two parts of a split.
+fn parts(
+    spec: ShardSpecRef<'_>,
+    cursor: CursorUpdate<'_>,
+    boundary: &[u8],
+) -> Result<(ShardSpec, ShardSpec), HintedSplitError> {
+    let mut buffers = [MetadataBuf::new(), MetadataBuf::new()];
+    let plan = plan_hinted_split_residual(spec, cursor, boundary, &mut buffers)?;
+    let [narrowed, residual] = [(0, plan.narrowed()), (1, plan.residual())].map(|(index, part)| {
+        ShardSpec::try_from_ref(part)
+            .map_err(|error| SplitValidationError::InvalidChildSpec { index, error })
+    });
+    Ok((narrowed?, residual?))
 }

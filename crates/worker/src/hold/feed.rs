@@ -7,16 +7,16 @@ use shardwright_contracts::{BoxFuture, ShardSpec};
 use crate::connector::{ConnectorError, Item, KeyRange, Page, PageLimit, Position};
 use crate::erased::DynConnector;
 
-/// What was read of a shard and not handed out yet.
+/// Items of a shard that were read and not handed out yet.
 #[derive(Debug)]
 pub(super) struct Feed {
     range: KeyRange,
     items: VecDeque<Item>,
-    /// Where the next page begins.
+    /// The position of the next page.
     position: Position,
-    /// Whether there is no next page.
+    /// Whether the range has no next page.
     has_ended: bool,
-    /// The token of the position behind the last page, and the key it belongs to.
+    /// The last key of the last page, and the page's token.
     token: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -48,7 +48,7 @@ impl Feed {
         !self.has_ended && self.items.len() < batch
     }
 
-    /// Reads the next page. It takes what it needs along, so that it can go on beside the work.
+    /// Reads the next page. The future owns its arguments, so that it can run beside the work.
     pub(super) fn read<'c>(
         &self,
         connector: &'c dyn DynConnector,
@@ -57,7 +57,7 @@ impl Feed {
         connector.page(self.range.clone(), self.position.clone(), limit)
     }
 
-    /// Takes a page in. The range may have been narrowed while it was read.
+    /// Adds a page. The range may have been narrowed while it was read.
     pub(super) fn add(&mut self, page: Page) {
         self.has_ended |= page.ended;
         if let Some(next) = page.next_position() {
@@ -70,7 +70,7 @@ impl Feed {
         self.cut();
     }
 
-    /// Gives the rest from `end` on away.
+    /// Removes the rest from `end` on, which was split off.
     pub(super) fn narrow(&mut self, end: &[u8]) {
         end.clone_into(&mut self.range.end);
         self.cut();
@@ -94,7 +94,7 @@ impl Feed {
         self.items.drain(..count).collect()
     }
 
-    /// What the connector wants back to go on behind `key`, if it gave something for that.
+    /// The connector's token for the position behind `key`. Empty if there is none.
     pub(super) fn token_at(&self, key: &[u8]) -> &[u8] {
         match &self.token {
             Some((at, token)) if at == key => token,
@@ -102,8 +102,7 @@ impl Feed {
         }
     }
 
-    /// Where to cut what was read so that both parts weigh the same; `may_keep_none` if all of it
-    /// may go.
+    /// The key that halves the read items by weight. With `may_keep_none`, it may be the first.
     pub(super) fn middle(&self, may_keep_none: bool) -> Option<Vec<u8>> {
         let weight = |item: &Item| item.size.unwrap_or(0).max(1);
         let total: u64 = self.items.iter().map(weight).fold(0, u64::saturating_add);

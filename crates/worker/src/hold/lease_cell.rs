@@ -117,27 +117,27 @@ mod tests {
         }
     }
 
-    fn asked(request: SplitRequest) -> Option<HolderNotice> {
+    fn notice(request: SplitRequest) -> Option<HolderNotice> {
         Some(HolderNotice { paused: false, split_request: Some(request) })
     }
 
     #[test]
     fn a_request_is_answered_once() {
         let cell = held();
-        cell.notice(asked(request(1)));
+        cell.notice(notice(request(1)));
         cell.answered();
-        // As with a renewal that was on its way.
-        cell.notice(asked(request(1)));
+        // As by a renewal that was in flight.
+        cell.notice(notice(request(1)));
         assert_eq!(cell.split_request(), None);
-        cell.notice(asked(request(2)));
+        cell.notice(notice(request(2)));
         assert_eq!(cell.split_request(), Some(request(2)));
     }
 
     #[test]
-    fn what_a_holder_heard_stands_until_it_is_told_otherwise() {
+    fn a_notice_stands_until_the_next_one() {
         let (cell, request) = (held(), request(1));
         cell.notice(Some(HolderNotice { paused: true, split_request: Some(request) }));
-        // As with the answer to a checkpoint that was sent again.
+        // As by the reply to a retried checkpoint.
         cell.notice(None);
         assert!(cell.is_paused());
         assert_eq!(cell.split_request(), Some(request));

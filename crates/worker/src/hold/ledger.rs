@@ -9,14 +9,14 @@ use crate::extent::{Extent, MAX_EXTENTS, TokenEnvelope};
 use crate::options::WorkerOptions;
 use crate::sink::SinkError;
 
-/// A commit may take this part of the time at most.
+/// A commit may take at most one part in so many of the time.
 const COMMIT_SHARE: u32 = 10;
 
-/// How an item came to its result.
+/// The retries of an item, and whether it failed in the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tries {
     pub(super) retries: u32,
-    /// It has none, and cannot be set aside.
+    /// Whether it failed, and cannot be parked.
     pub(super) has_failed: bool,
 }
 
@@ -84,22 +84,22 @@ impl Ledger {
         Ok(&mut **self.segment.insert(segment))
     }
 
-    /// If earlier holders left results in too many places, brings them together.
+    /// Copies the extents of earlier holders into one segment, if there are too many.
     pub(super) async fn gather(&mut self, sink: &dyn DynSink) -> Result<(), SinkError> {
-        // One more will come.
+        // This holder adds one more.
         if self.earlier.len() < MAX_EXTENTS {
             return Ok(());
         }
         let run = self.shard.run;
         let extents = std::mem::take(&mut self.earlier).into_iter();
-        let (elsewhere, here): (Vec<_>, _) =
+        let (remote, local): (Vec<_>, _) =
             extents.partition(|extent| sink.is_elsewhere(run, extent));
-        self.earlier = elsewhere;
+        self.earlier = remote;
         if self.earlier.len() >= MAX_EXTENTS {
             return Err(SinkError::Scattered { shard: self.shard.shard });
         }
         let segment = self.segment(sink).await?;
-        for extent in here {
+        for extent in local {
             let mut failure = None;
             let mut piece = |bytes: &[u8]| {
                 if let Err(error) = segment.append_copied(bytes, 0) {
@@ -116,7 +116,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that everything up to an item is done.
+    /// Records the result of the next item. Everything up to it is done then.
     pub(super) async fn enter(
         &mut self,
         sink: &dyn DynSink,
@@ -140,7 +140,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes results durable and gives the token that names them.
+    /// Makes results durable, and returns the token that names them.
     pub(super) async fn seal(&mut self, connector_token: &[u8]) -> Result<Vec<u8>, SinkError> {
         self.envelope.extents.clone_from(&self.earlier);
         if let Some(segment) = &mut self.segment {
@@ -150,7 +150,7 @@ impl Ledger {
         Ok(self.envelope.encode())
     }
 
-    /// Notes that what was sealed last has been committed with the cursor at `key`.
+    /// Records that the last sealed token was committed with the cursor at `key`.
     pub(super) fn note_committed(&mut self, key: &[u8], now: Duration, cost: Duration) {
         self.committed = Some(key.to_vec());
         self.uncommitted_items = 0;
@@ -161,18 +161,17 @@ impl Ledger {
         options.commit_interval.max(self.commit_cost.saturating_mul(COMMIT_SHARE))
     }
 
-    /// Whether it is time to commit, if there is something to commit at all. `in_hand` items are
-    /// begun and not done, and as many more may be before the next look: those count as well,
-    /// because all of it would be done again.
+    /// Whether it is time to commit, provided that something is done. The `in_hand` items that are
+    /// or may soon be in progress count as well, because a kill would repeat all of them.
     pub(super) fn is_due(&self, now: Duration, in_hand: u64, options: &WorkerOptions) -> bool {
         let most = options.commit_items.max(1);
-        // With very many in hand, that alone is no reason.
+        // Very many items in progress are no reason to commit by themselves.
         let is_enough = self.uncommitted_items.saturating_mul(2) >= most;
         is_enough && self.uncommitted_items.saturating_add(in_hand) >= most
             || now.saturating_sub(self.committed_at) >= self.interval(options)
     }
 
-    /// How long there is time until the next look at what is to be committed.
+    /// Time until the next commit may be due.
     pub(super) fn until_due(&self, now: Duration, options: &WorkerOptions) -> Duration {
         let left = self.interval(options).saturating_sub(now.saturating_sub(self.committed_at));
         if left.is_zero() { self.interval(options) } else { left }
@@ -194,16 +193,16 @@ mod tests {
 
     type Segments = Arc<Mutex<BTreeMap<FenceEpoch, Vec<u8>>>>;
 
-    /// The memory of one machine, where others have theirs.
+    /// The segments of one machine. Extents of other machines are not readable.
     #[derive(Default)]
-    struct Apart(Segments);
+    struct LocalSink(Segments);
 
     struct Kept {
         segments: Segments,
         extent: Extent,
     }
 
-    impl Sink for Apart {
+    impl Sink for LocalSink {
         type Segment = Kept;
 
         async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<Kept, SinkError> {
@@ -218,7 +217,7 @@ mod tests {
             piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
         ) -> Result<(), SinkError> {
             let bytes = self.0.lock().unwrap().get(&extent.fence).cloned().unwrap_or_default();
-            piece(&bytes).map_err(|error| SinkError::Io { place: "memory".to_owned(), error })
+            piece(&bytes).map_err(|error| SinkError::Io { location: "memory".to_owned(), error })
         }
 
         fn is_elsewhere(&self, _: RunId, extent: &Extent) -> bool {
@@ -253,7 +252,7 @@ mod tests {
         FenceEpoch::from_raw(raw as u64).unwrap()
     }
 
-    fn elsewhere(raw: usize) -> Extent {
+    fn remote(raw: usize) -> Extent {
         let (shard, fence) = (SHARD.shard, fence(raw));
         Extent { shard, fence, length: 9, items: 3, digest: [0; 32] }
     }
@@ -264,9 +263,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_have_on_their_machines_is_left_where_it_is() {
-        let sink = Apart::default();
-        let mut extents: Vec<Extent> = (1..MAX_EXTENTS - 1).map(elsewhere).collect();
+    async fn gathering_leaves_remote_extents_alone() {
+        let sink = LocalSink::default();
+        let mut extents: Vec<Extent> = (1..MAX_EXTENTS - 1).map(remote).collect();
         for raw in [MAX_EXTENTS - 1, MAX_EXTENTS] {
             let mut segment = Sink::begin(&sink, SHARD, fence(raw)).await.unwrap();
             Segment::append(&mut segment, b"one\n").unwrap();
@@ -282,10 +281,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_is_elsewhere_and_there_is_no_room_that_is_said() {
-        let sink = Apart::default();
-        let mut ledger = ledger((1..=MAX_EXTENTS).map(elsewhere).collect());
-        let refusal = ledger.gather(&sink).await;
-        assert!(matches!(refusal, Err(SinkError::Scattered { .. })), "{refusal:?}");
+    async fn too_many_remote_extents_are_an_error() {
+        let sink = LocalSink::default();
+        let mut ledger = ledger((1..=MAX_EXTENTS).map(remote).collect());
+        let gathered = ledger.gather(&sink).await;
+        assert!(matches!(gathered, Err(SinkError::Scattered { .. })), "{gathered:?}");
     }
 }

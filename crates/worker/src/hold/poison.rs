@@ -5,7 +5,7 @@
 
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::{AsyncCoordinationBackend as _, ParkError};
-use shardwright_frontier::{KeyBuf, key_successor};
+use shardwright_frontier::KeyBuf;
 
 use super::divide::Divided;
 use super::work::Work;
@@ -30,8 +30,8 @@ impl Work<'_> {
         }
         let has_more = !(self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty());
         let mut buffer = KeyBuf::new();
-        if let Some(boundary) = key_successor(&key, &mut buffer)
-            && boundary < self.spec.as_spec_ref().end()
+        if let Some(boundary) = self.hint.cut_behind(&key, &mut buffer)
+            && self.is_inside(boundary)
             && has_more
         {
             // Parking the whole shard would park items that were never tried.
@@ -70,8 +70,8 @@ impl Work<'_> {
 /// Whether to retry a rejected park without its detail: an item parked without a message is better
 /// than a worker that stops for want of space.
 fn retry_without_detail(refusal: &ParkError, described: &mut String) -> bool {
-    let had_words = !std::mem::take(described).is_empty();
-    had_words && matches!(refusal, ParkError::ResourceExhausted(_))
+    let had_detail = !std::mem::take(described).is_empty();
+    had_detail && matches!(refusal, ParkError::ResourceExhausted(_))
 }
 
 /// The detail of a parked shard: the item and what went wrong. The shard's range does not name the
@@ -83,7 +83,7 @@ fn describe(name: &str, detail: &str) -> String {
     described
 }
 
-/// The end of a message, which says most of what went wrong.
+/// The end of a message, which has most of the information.
 fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_names_the_item_and_fits() {
+    fn a_park_detail_names_the_item_and_fits() {
         assert_eq!(describe("a/b", "exit code 1"), "a/b: exit code 1");
         let longest = describe(&"k".repeat(4_096), &"x".repeat(5_000));
         assert_eq!(longest.len(), MAX_PARK_DETAIL_SIZE);
     }
 
     #[test]
-    fn without_space_for_the_detail_parking_is_retried_once_without_it() {
+    fn parking_is_retried_once_without_its_detail() {
         let full = SlabFull::Bytes { requested: 9, free: 8, capacity: 10 };
         let mut described = "a/b: exit code 1".to_owned();
         assert!(retry_without_detail(&ParkError::ResourceExhausted(full), &mut described));

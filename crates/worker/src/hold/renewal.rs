@@ -1,4 +1,4 @@
-//! Keeping a lease.
+//! Renewing a lease.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use shardwright_coordination::{AsyncCoordinationBackend as _, CoordError, RenewE
 use super::Holder;
 use super::lease_cell::LeaseCell;
 
-/// How often a lease is renewed in its time.
+/// Renewals per usable time of a lease.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// Why a lease is lost that no answer of the store came in time for.
+/// The reason of a loss when the store did not answer in time.
 const LATE: &str = "the lease could not be renewed in time";
 
 impl Holder<'_> {
-    /// Renews the lease for as long as it can, and says why it cannot any more. Whoever asks for
-    /// a part of the shard can make it do so at once.
+    /// Renews the lease until that fails, and returns the reason. A split request of another slot
+    /// triggers a renewal at once.
     pub(super) async fn keep(&self, cell: &LeaseCell) -> String {
         let env = &self.shared.env;
         let interval = self.shared.usable_lease() / RENEWALS_PER_LEASE;
         let wake_up = self.shared.wake_ups.register(cell.lease().key().shard);
         loop {
-            // The answer to a claim or a renewal may come when most of the lease is over.
+            // The reply to a claim or a renewal may arrive when most of the lease is over.
             let wait = interval.min(self.left(cell));
             let (sleep, woken) = (env.sleep(wait).fuse(), wake_up.woken().fuse());
             let (mut sleep, mut woken) = (std::pin::pin!(sleep), std::pin::pin!(woken));
@@ -44,8 +44,8 @@ impl Holder<'_> {
             };
             if let Some(refusal) = refusal {
                 if cell.is_ending() {
-                    // Most often it has ended, and the work is about to hear of that. If it is
-                    // somebody else's, the work hears of that as well.
+                    // Most often the shard has ended, and the reply to the work is in flight. If
+                    // another worker owns it, the work is rejected as well.
                     env.sleep(self.left(cell)).await;
                 }
                 return refusal.to_string();
@@ -53,20 +53,20 @@ impl Holder<'_> {
         }
     }
 
-    /// How long work may go on under the lease.
+    /// The usable time left of the lease.
     fn left(&self, cell: &LeaseCell) -> Duration {
         cell.usable_until().saturating_sub(self.shared.env.monotonic())
     }
 
-    /// Renews the lease, however often that takes.
+    /// Renews the lease, and retries until the store answers.
     async fn renew(&self, cell: &LeaseCell) -> Result<(), CoordError> {
         let mut failures = 0;
         loop {
-            let asked_at = self.shared.env.monotonic();
+            let requested_at = self.shared.env.monotonic();
             let lease = cell.lease();
             match self.shared.backend.renew(self.shared.tenant, &lease).await {
                 Ok(renewed) => {
-                    let usable_until = asked_at + self.shared.usable_lease();
+                    let usable_until = requested_at + self.shared.usable_lease();
                     cell.renew(lease.renewed(renewed.new_deadline), usable_until);
                     cell.notice(renewed.notice);
                     return Ok(());

@@ -9,8 +9,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{BoxFuture, CursorSemantics, ShardId, ShardSpec};
 use shardwright_coordination::{ParkReason, RestoredShardState};
+use shardwright_frontier::ShardHint;
 
 use super::crash_policy::{CrashPolicy, ExclusiveClaim};
+use super::divide::hint_of;
 use super::estimate_state::EstimateState;
 use super::feed::Feed;
 use super::lease_cell::LeaseCell;
@@ -51,6 +53,8 @@ pub(super) struct Work<'w> {
     pub(super) lease: &'w LeaseCell,
     pub(super) estimate: &'w EstimateState,
     pub(super) spec: ShardSpec,
+    /// What the range represented when the shard was claimed. It decides where cuts are allowed.
+    pub(super) hint: ShardHint<'static>,
     pub(super) semantics: CursorSemantics,
     pub(super) feed: Feed,
     pub(super) ledger: Ledger,
@@ -60,7 +64,7 @@ pub(super) struct Work<'w> {
     pub(super) handed_out: Option<Vec<u8>>,
     crash_policy: CrashPolicy,
     /// Items started since the last commit.
-    begun: u64,
+    started: u64,
     /// Held until the shard has made progress, or for a time.
     exclusive: Option<ExclusiveClaim<'w>>,
     sequence: u64,
@@ -87,6 +91,8 @@ impl<'w> Work<'w> {
         let cursor = shard.cursor.as_update();
         let envelope = TokenEnvelope::decode(cursor.token())
             .map_err(|error| WorkerError::ForeignCursor { shard: assignment.shard, error })?;
+        let hint = hint_of(shard.spec.as_spec_ref())
+            .map_err(|source| WorkerError::Metadata { shard: assignment.shard, source })?;
         let after = cursor.last_key().map(<[u8]>::to_vec);
         let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
         let (shared, now) = (holder.shared, holder.shared.env.monotonic());
@@ -95,7 +101,7 @@ impl<'w> Work<'w> {
         Ok(Self {
             exclusive,
             crash_policy: CrashPolicy::of(fruitless, shared.retry_limit, &shared.options, in_hand),
-            begun: 0,
+            started: 0,
             holder,
             assignment,
             lease,
@@ -114,6 +120,7 @@ impl<'w> Work<'w> {
             handed_out: after,
             sequence: 0,
             unable: None,
+            hint,
             spec: shard.spec,
         })
     }
@@ -135,7 +142,7 @@ impl<'w> Work<'w> {
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
             }
-            if let CrashPolicy::SetAside { losses } = self.crash_policy
+            if let CrashPolicy::ParkNext { losses } = self.crash_policy
                 && let Some(item) = self.feed.take(1).pop()
             {
                 return self.isolate(killer(item, losses)).await;
@@ -165,13 +172,7 @@ impl<'w> Work<'w> {
                 Woken::Attempted(tickets, attempted) => self.take_in(tickets, attempted),
                 Woken::Read(Ok(page)) => {
                     (reading, failures) = (None, 0);
-                    if !page.skipped.is_empty() {
-                        self.holder.report(WorkerEvent::Skipped { reports: &page.skipped });
-                    }
-                    if !page.items.is_empty() {
-                        self.estimate.indivisible(false);
-                    }
-                    self.feed.add(page);
+                    self.take_page(page)?;
                 }
                 Woken::Read(Err(error)) => {
                     reading = Some(self.read_again(error, &mut failures)?);
@@ -181,8 +182,24 @@ impl<'w> Work<'w> {
         }
     }
 
+    /// Adds a page to the items to hand out.
+    fn take_page(&mut self, page: Page) -> Result<(), WorkerError> {
+        if !page.items.iter().all(|item| self.hint.admits(&item.key)) {
+            let problem = "a key of a manifest's shard is not the key of a row";
+            return Err(ConnectorError::InvalidPage { problem }.into());
+        }
+        if !page.skipped.is_empty() {
+            self.holder.report(WorkerEvent::Skipped { reports: &page.skipped });
+        }
+        if !page.items.is_empty() {
+            self.estimate.indivisible(false);
+        }
+        self.feed.add(page);
+        Ok(())
+    }
+
     fn batch_size(&self) -> usize {
-        let most = usize::try_from(self.crash_policy.most_begun()).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.crash_policy.most_started()).unwrap_or(usize::MAX);
         self.holder.shared.handler.batch_size().min(most).max(1)
     }
 
@@ -193,7 +210,7 @@ impl<'w> Work<'w> {
 
     /// How many items may still be started before the next commit.
     fn most_to_begin(&self) -> usize {
-        let most = self.crash_policy.most_begun().saturating_sub(self.begun);
+        let most = self.crash_policy.most_started().saturating_sub(self.started);
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
@@ -212,8 +229,8 @@ impl<'w> Work<'w> {
             CursorSemantics::Completed => self.tracker.len() as u64,
             CursorSemantics::Dispatched => 0,
         };
-        self.crash_policy.note_committed(self.begun.saturating_sub(uncommitted));
-        self.begun = uncommitted;
+        self.crash_policy.note_committed(self.started.saturating_sub(uncommitted));
+        self.started = uncommitted;
     }
 
     fn is_stopping(&self) -> bool {
@@ -234,7 +251,7 @@ impl<'w> Work<'w> {
         {
             let items = self.feed.take(batch.min(self.most_to_begin()));
             let Some(last) = items.last() else { return };
-            self.begun += items.len() as u64;
+            self.started += items.len() as u64;
             self.estimate.handed_out(&last.key);
             self.handed_out = Some(last.key.to_vec());
             let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
@@ -371,7 +388,7 @@ impl<'w> Work<'w> {
     fn read(&self, failures: u32, wait: Duration) -> Reading<'w> {
         let (shared, mut limit) = (self.holder.shared, self.holder.shared.options.page);
         if failures > self.source_retries() {
-            limit = limit.passing_over_trouble();
+            limit = limit.skipping_failing_parts();
         }
         let page = self.feed.read(&*shared.connector, limit);
         if wait.is_zero() {
@@ -399,14 +416,14 @@ impl<'w> Work<'w> {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
-        self.holder.report(WorkerEvent::Trouble { message: &message });
+        self.holder.report(WorkerEvent::Retrying { message: &message });
         Ok(self.read(*failures, shared.backoff.wait(*failures, shared.env.random())))
     }
 }
 
 /// The outcome of an item that is parked unprocessed because workers were lost with it.
 fn killer(item: Item, losses: u32) -> Attempted {
-    let detail = format!("{losses} workers in a row were lost before they were done with it");
+    let detail = format!("{losses} workers in a row were lost while they processed it");
     let outcome = Err(ItemFailure::fatal(ParkReason::Poisoned, detail));
     Attempted { item, outcome, retries: 0 }
 }

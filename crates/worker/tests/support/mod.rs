@@ -31,7 +31,7 @@ pub(crate) const RUN: RunId = RunId::from_raw(1);
 
 pub(crate) type Coordinator = StoredCoordinator;
 
-/// The numbers below a bound, as keys of six digits.
+/// A source of numbers. Keys are their six digits.
 #[derive(Clone)]
 pub(crate) struct Numbers;
 
@@ -40,11 +40,11 @@ pub(crate) fn key(number: usize) -> Vec<u8> {
 }
 
 pub(crate) fn number(key: &[u8]) -> usize {
-    // A bound may be a key with something behind it.
+    // A bound may be longer than a key.
     str::from_utf8(&key[..6]).unwrap().parse().unwrap()
 }
 
-/// The first number that is not before a key.
+/// The first number whose key is not below `key`.
 fn first_at(key: &[u8]) -> usize {
     number(key) + usize::from(key.len() > 6)
 }
@@ -99,7 +99,7 @@ impl Connector for Numbers {
     }
 }
 
-/// A run over the numbers below `count`, cut into shards.
+/// Creates a run over the numbers below `count`, divided into shards.
 pub(crate) async fn start(count: usize, shards: usize, semantics: CursorSemantics) -> Coordinator {
     start_with_lease(count, shards, semantics, 10_000).await
 }
@@ -120,12 +120,27 @@ pub(crate) async fn start_with_limit(
     lease_ms: u64,
     limits: ShardLimits,
 ) -> Coordinator {
-    let store = MemoryStore::new(Arc::new(MachineClock));
+    start_on(&memory(), count, shards, semantics, lease_ms, limits).await
+}
+
+pub(crate) fn memory() -> MemoryStore {
+    MemoryStore::new(Arc::new(MachineClock))
+}
+
+/// A run on a store that the test keeps.
+pub(crate) async fn start_on(
+    store: &MemoryStore,
+    count: usize,
+    shards: usize,
+    semantics: CursorSemantics,
+    lease_ms: u64,
+    limits: ShardLimits,
+) -> Coordinator {
     let quota_block = if limits == ShardLimits::default() { 64 } else { 1 };
     let config =
         EngineConfig { limits, quota_block, skew_allowance_ms: 0, ..EngineConfig::default() };
     let coordinator =
-        StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
+        StoredCoordinator::open(store.clone(), env(), Keyspace::default(), config).await.unwrap();
     let bounds: Vec<Vec<u8>> = (0..=shards).map(|cut| key(cut * count / shards)).collect();
     let inputs: Vec<_> = bounds
         .windows(2)
@@ -142,12 +157,7 @@ pub(crate) async fn start_with_limit(
     coordinator
 }
 
-/// The store of a coordinator.
-pub(crate) fn memory(coordinator: &Coordinator) -> &MemoryStore {
-    coordinator.store().downcast_ref().unwrap()
-}
-
-/// Another process, as it were, on the same store.
+/// A second process on the same store.
 pub(crate) async fn join(coordinator: &Coordinator) -> Coordinator {
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let store = coordinator.store().clone();
@@ -158,7 +168,7 @@ pub(crate) fn env() -> TokioEnv {
     TokioEnv::current().unwrap()
 }
 
-/// A world in which everything takes a hundredth of the time.
+/// An environment whose clock runs a hundred times faster.
 #[derive(Clone)]
 pub(crate) struct Hurried(pub(crate) TokioEnv);
 
@@ -186,7 +196,7 @@ impl Env for Hurried {
     }
 }
 
-/// A process that is paused: its clock stands still, and what waits goes on waiting.
+/// A paused process: its clock stands still, and sleeps never end.
 #[derive(Clone)]
 pub(crate) struct Paused(pub(crate) TokioEnv);
 
@@ -244,13 +254,13 @@ pub(crate) fn worker_with(
         .env(env())
 }
 
-/// Finishes what is left.
+/// Finishes the run with another worker.
 pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> RunOutcome {
     let worker = worker_with(join(coordinator).await, write_keys(), sink);
     timeout(LONG, worker.run()).await.unwrap().unwrap()
 }
 
-/// What the committed cursors name, shard by shard in key order.
+/// The results that committed cursors name, in key order.
 pub(crate) async fn results(coordinator: &Coordinator, sink: &FolderSink) -> Vec<String> {
     let mut bytes = Vec::new();
     for shard in shards(coordinator).await {
@@ -266,8 +276,8 @@ pub(crate) async fn results(coordinator: &Coordinator, sink: &FolderSink) -> Vec
     String::from_utf8(bytes).unwrap().lines().map(ToOwned::to_owned).collect()
 }
 
-/// Whether a shard has no owner any more after this write.
-pub(crate) fn gives_up(write: &Write) -> bool {
+/// Whether a write ends the ownership of a shard.
+pub(crate) fn ends_ownership(write: &Write) -> bool {
     let owner = b"/owner/";
     match write {
         Write::Delete { key } => key.as_bytes().windows(owner.len()).any(|part| part == owner),
@@ -279,12 +289,12 @@ pub(crate) async fn shards(coordinator: &Coordinator) -> Vec<ShardRecord> {
     coordinator.inspect_shards(TENANT, RUN).await.unwrap()
 }
 
-/// Every number below a bound, once and in order.
+/// All numbers below `count`, in order.
 pub(crate) fn all(count: usize) -> Vec<String> {
     (0..count).map(|number| String::from_utf8(key(number)).unwrap()).collect()
 }
 
-/// Writes down what happens.
+/// Records events as text.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     lines: Arc<Mutex<Vec<String>>>,
@@ -295,8 +305,8 @@ impl Journal {
         self.lines.lock().unwrap().clone()
     }
 
-    pub(crate) fn count(&self, beginning: &str) -> usize {
-        self.lines().iter().filter(|line| line.starts_with(beginning)).count()
+    pub(crate) fn count(&self, prefix: &str) -> usize {
+        self.lines().iter().filter(|line| line.starts_with(prefix)).count()
     }
 }
 
@@ -314,7 +324,7 @@ impl Observer for Journal {
             WorkerEvent::Failed { key, .. } => format!("failed {}", text(key)),
             WorkerEvent::Replayed { .. } => "replayed".to_owned(),
             WorkerEvent::Refused { .. } => "refused".to_owned(),
-            WorkerEvent::Trouble { message } => format!("trouble {message}"),
+            WorkerEvent::Retrying { message } => format!("retrying {message}"),
             _ => return,
         };
         self.lines.lock().unwrap().push(line);

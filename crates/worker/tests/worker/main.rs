@@ -13,15 +13,19 @@
     reason = "a test that panics is a test that fails"
 )]
 
-mod answers;
-mod asking;
-mod completion;
-mod ending;
-mod losses;
+mod blame;
+#[path = "../checks/mod.rs"]
+mod checks;
+mod hints;
+mod late_answers;
+mod lost_answers;
+mod processing;
 mod slow_disk;
+mod source_failures;
+mod split_requests;
+mod stops;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod support;
-mod trouble;
-mod unable;
-mod working;
+mod tokens;
+mod worker_failures;

@@ -1,4 +1,4 @@
-//! A disk that is slower than a lease is long.
+//! A disk on which one call takes longer than a lease.
 
 use std::fs;
 use std::io::Write as _;
@@ -22,12 +22,12 @@ use crate::support::{
 
 const LEASE_MS: u64 = 1_500;
 
-/// One item is done, and the shard is given back.
+/// Processes one item and releases the shard.
 async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
     let stop = StopSignal::default();
-    let told = stop.clone();
+    let stopping = stop.clone();
     let handler = each(move |item: Item| {
-        told.stop();
+        stopping.stop();
         async move { Ok(line(&item)) }
     });
     let worker = worker_with(join(coordinator).await, handler, sink).stop(stop);
@@ -38,7 +38,7 @@ async fn deadline(coordinator: &Coordinator) -> Option<LogicalTime> {
     shards(coordinator).await[0].head.lease.map(|lease| lease.deadline)
 }
 
-/// Waits until a lease lasts longer than twice the time for which it was given.
+/// Waits until a lease was renewed for more than twice its length.
 async fn is_renewed(coordinator: &Coordinator) {
     let mut first = None;
     loop {
@@ -52,8 +52,8 @@ async fn is_renewed(coordinator: &Coordinator) {
     }
 }
 
-/// Makes a file one that can be read when somebody writes it.
-fn hold_up(file: &Path) -> Vec<u8> {
+/// Replaces a file by a pipe, so that reading it blocks. Returns its bytes.
+fn block_reads(file: &Path) -> Vec<u8> {
     let bytes = fs::read(file).unwrap();
     fs::remove_file(file).unwrap();
     mkfifoat(CWD, file, Mode::RWXU).unwrap();
@@ -61,7 +61,7 @@ fn hold_up(file: &Path) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes() {
+async fn gathering_results_from_a_slow_disk_keeps_the_lease() {
     let items = MAX_EXTENTS + 2;
     let coordinator = start_with_lease(items, 1, Completed, LEASE_MS).await;
     let (_folder, sink) = sink();
@@ -72,27 +72,26 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
     let extents = TokenEnvelope::decode(shard.cursor.as_update().token()).unwrap().extents;
     assert_eq!(extents.len(), MAX_EXTENTS);
     let file = sink.segment_path(RUN, extents[20].shard, extents[20].fence);
-    let bytes = hold_up(&file);
+    let bytes = block_reads(&file);
     let journal = Journal::default();
     let worker = worker_with(join(&coordinator).await, write_keys(), &sink)
         .observer(Arc::new(journal.clone()));
     let working = tokio::spawn(worker.run());
-    let (go_on, told) = mpsc::channel::<()>();
-    // Written in the end in any case, and by nobody who could be held up: whoever reads it cannot
-    // even be stopped.
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    // A thread of its own writes the pipe in any case, because the blocked read cannot be stopped.
     let disk = std::thread::spawn(move || {
-        let was_told = told.recv_timeout(LONG / 4).is_ok();
+        let is_in_time = may_go_on.recv_timeout(LONG / 4).is_ok();
         let mut pipe = fs::File::options().write(true).open(&file).unwrap();
         fs::remove_file(&file).unwrap();
         fs::write(&file, &bytes).unwrap();
         pipe.write_all(&bytes).unwrap();
-        was_told
+        is_in_time
     });
     timeout(LONG, is_renewed(&coordinator)).await.unwrap();
     go_on.send(()).unwrap();
     assert!(disk.join().unwrap(), "{:?}", journal.lines());
     assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), RunOutcome::Done);
-    let told = ["claimed", "lost"].map(|kind| journal.count(kind));
-    assert_eq!(told, [1, 0], "{:?}", journal.lines());
+    let events = ["claimed", "lost"].map(|kind| journal.count(kind));
+    assert_eq!(events, [1, 0], "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(items));
 }

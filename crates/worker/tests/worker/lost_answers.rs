@@ -1,4 +1,4 @@
-//! What a worker does when answers are lost and when it comes too late, and that both are told.
+//! Lost replies lead to replays, late writes are fenced, and both are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use shardwright_connectors::FolderSink;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{BoxFuture, Env, LogicalTime};
-use shardwright_coordination::ParkReason;
+use shardwright_coordination::{ParkReason, ShardLimits};
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::{EngineConfig, StoredCoordinator};
-use shardwright_store::memory::{After, Before, HookedCall, Hooks};
+use shardwright_store::memory::{After, Before, HookedCall, Hooks, MemoryStore};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{
@@ -22,19 +22,19 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, gives_up, join,
-    line, memory, number, results, shards, sink, start, start_with_lease, worker_with, write_keys,
+    Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, ends_ownership, env, finish,
+    join, line, memory, number, results, shards, sink, start_on, start_with_lease, worker_with,
+    write_keys,
 };
 
-/// Loses the answer to the first commit with a certain write, and everything after it until
-/// somebody mends the way.
+/// Loses the reply to the first matching commit, and fails all later calls until it is reconnected.
 struct LosesAnswer {
-    is_the_one: fn(&Write) -> bool,
+    matches: fn(&Write) -> bool,
     has_lost: AtomicBool,
     is_cut_off: AtomicBool,
 }
 
-/// Whether something that names these bytes is written.
+/// Whether a write puts a value that contains `wanted`.
 fn puts(write: &Write, wanted: &[u8]) -> bool {
     match write {
         Write::Put { value, .. } => value.windows(wanted.len()).any(|part| part == wanted),
@@ -43,18 +43,18 @@ fn puts(write: &Write, wanted: &[u8]) -> bool {
 }
 
 impl LosesAnswer {
-    fn of(is_the_one: fn(&Write) -> bool) -> Arc<Self> {
+    fn of(matches: fn(&Write) -> bool) -> Arc<Self> {
         let (has_lost, is_cut_off) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { is_the_one, has_lost, is_cut_off })
+        Arc::new(Self { matches, has_lost, is_cut_off })
     }
 
     fn fault() -> Fault {
-        Fault::new(FaultKind::Unreachable, "the way is cut off")
+        Fault::new(FaultKind::Unreachable, "the connection is cut off")
     }
 
-    fn is_the_one(&self, call: HookedCall<'_>) -> bool {
+    fn is_match(&self, call: HookedCall<'_>) -> bool {
         let HookedCall::Commit(commit) = call else { return false };
-        commit.writes().iter().any(self.is_the_one)
+        commit.writes().iter().any(self.matches)
     }
 }
 
@@ -68,7 +68,7 @@ impl Hooks for LosesAnswer {
     }
 
     async fn after(&self, call: HookedCall<'_>) -> After {
-        if self.is_the_one(call) && !self.has_lost.swap(true, Ordering::SeqCst) {
+        if self.is_match(call) && !self.has_lost.swap(true, Ordering::SeqCst) {
             self.is_cut_off.store(true, Ordering::SeqCst);
             return After::Lose(Self::fault());
         }
@@ -76,79 +76,87 @@ impl Hooks for LosesAnswer {
     }
 }
 
-/// Mends the way when the worker has noticed that it is cut off.
-struct Mender {
+/// Reconnects when the worker has reported a retry.
+struct Reconnects {
     hooks: Arc<LosesAnswer>,
     journal: Journal,
 }
 
-impl Observer for Mender {
+impl Observer for Reconnects {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
-        if let WorkerEvent::Trouble { .. } = event {
+        if let WorkerEvent::Retrying { .. } = event {
             self.hooks.is_cut_off.store(false, Ordering::SeqCst);
         }
         self.journal.event(slot, event);
     }
 }
 
-/// A worker on fifty numbers to which one answer is lost.
+/// A run over fifty numbers, and its store.
+async fn start_fifty() -> (MemoryStore, Coordinator) {
+    let store = memory();
+    let limits = ShardLimits::default();
+    let coordinator = start_on(&store, 50, 1, Completed, 10_000, limits).await;
+    (store, coordinator)
+}
+
+/// Runs a worker on fifty numbers that loses one reply.
 async fn work_with_lost_answer(
-    coordinator: &Coordinator,
+    store: &MemoryStore,
     sink: &FolderSink,
-    is_the_one: fn(&Write) -> bool,
+    matches: fn(&Write) -> bool,
     handler: impl Handler,
     stop: StopSignal,
 ) -> RunOutcome {
-    let hooks = LosesAnswer::of(is_the_one);
-    let store = memory(coordinator).client(Arc::clone(&hooks));
+    let hooks = LosesAnswer::of(matches);
+    let store = store.client(Arc::clone(&hooks));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
-    let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
+    let reconnects = Reconnects { hooks: Arc::clone(&hooks), journal: journal.clone() };
     let worker = worker_with(backend, handler, sink)
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
         .stop(stop)
-        .observer(Arc::new(mender));
-    let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
+        .observer(Arc::new(reconnects));
+    let outcome = timeout(LONG, worker.run()).await.unwrap().unwrap();
     assert!(hooks.has_lost.load(Ordering::SeqCst), "{:?}", journal.lines());
-    let told = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
-    assert_eq!(told, [1, 0, 0], "{:?}", journal.lines());
-    ending
+    let events = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
+    assert_eq!(events, [1, 0, 0], "{:?}", journal.lines());
+    outcome
 }
 
-/// In the middle of a shard that is a checkpoint, and at its end a completion.
+/// Once for a checkpoint, and once for a completion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told() {
+async fn a_cursor_write_with_a_lost_reply_takes_effect_once() {
     let cases: [fn(&Write) -> bool; 2] =
         [|write| puts(write, b"000019"), |write| puts(write, b"000049")];
-    for is_the_one in cases {
-        let coordinator = start(50, 1, Completed).await;
+    for matches in cases {
+        let (store, coordinator) = start_fifty().await;
         let (_folder, sink) = sink();
         let handler = write_keys();
         let stop = StopSignal::default();
-        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
-        assert_eq!(ending, RunOutcome::Done);
+        let outcome = work_with_lost_answer(&store, &sink, matches, handler, stop).await;
+        assert_eq!(outcome, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(50));
     }
 }
 
-/// What comes behind the item becomes a shard of its own, and then the item is parked.
+/// The items behind it become a new shard, then the item is parked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_it_is_with_both_writes_that_set_an_item_aside() {
+async fn parking_an_item_with_a_lost_reply_takes_effect_once() {
     let cases: [fn(&Write) -> bool; 2] =
-        [|write| puts(write, b"000007"), |write| puts(write, b"no luck")];
-    for is_the_one in cases {
-        let coordinator = start(50, 1, Completed).await;
+        [|write| puts(write, b"000007"), |write| puts(write, b"failed")];
+    for matches in cases {
+        let (store, coordinator) = start_fifty().await;
         let (_folder, sink) = sink();
         let handler = each(|item: Item| async move {
             if number(&item.key) == 7 {
-                return Err(ItemFailure::fatal(ParkReason::Other, "no luck"));
+                return Err(ItemFailure::fatal(ParkReason::Other, "failed"));
             }
             Ok(line(&item))
         });
         let stop = StopSignal::default();
-        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
-        assert_eq!(ending, RunOutcome::Parked { shards: 1 });
+        let outcome = work_with_lost_answer(&store, &sink, matches, handler, stop).await;
+        assert_eq!(outcome, RunOutcome::Parked { shards: 1 });
         let kept: Vec<String> = all(50).into_iter().filter(|key| key != "000007").collect();
         assert_eq!(results(&coordinator, &sink).await, kept);
         assert_eq!(shards(&coordinator).await.len(), 2, "it was split once");
@@ -156,34 +164,34 @@ async fn so_it_is_with_both_writes_that_set_an_item_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_it_is_with_the_write_that_gives_a_shard_back() {
-    let coordinator = start(50, 1, Completed).await;
+async fn a_release_with_a_lost_reply_takes_effect_once() {
+    let (store, coordinator) = start_fifty().await;
     let (_folder, sink) = sink();
     let stop = StopSignal::default();
-    let told = stop.clone();
+    let stopping = stop.clone();
     let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
-            told.stop();
+            stopping.stop();
         }
         async move { Ok(line(&item)) }
     });
-    let ending = work_with_lost_answer(&coordinator, &sink, gives_up, handler, stop).await;
-    assert_eq!(ending, RunOutcome::Stopped);
+    let outcome = work_with_lost_answer(&store, &sink, ends_ownership, handler, stop).await;
+    assert_eq!(outcome, RunOutcome::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(8));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
+async fn a_late_write_of_a_paused_worker_is_fenced() {
     let coordinator = start_with_lease(50, 1, Completed, 300).await;
     let (_folder, sink) = sink();
     let (stuck, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (is_stuck, told) = (Arc::clone(&stuck), Arc::clone(&go_on));
+    let (is_stuck, may_go_on) = (Arc::clone(&stuck), Arc::clone(&go_on));
     let handler = each(move |item: Item| {
-        let (is_stuck, told) = (Arc::clone(&is_stuck), Arc::clone(&told));
+        let (is_stuck, may_go_on) = (Arc::clone(&is_stuck), Arc::clone(&may_go_on));
         async move {
             if number(&item.key) == 20 {
                 is_stuck.notify_one();
-                told.notified().await;
+                may_go_on.notified().await;
             }
             Ok(line(&item))
         }
@@ -195,18 +203,18 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
         .observer(Arc::new(journal.clone()));
     let working = tokio::spawn(worker.run());
     timeout(LONG, stuck.notified()).await.unwrap();
-    // Its lease ends, because nobody renews it, and somebody else does the rest.
+    // Its lease expires without renewals, and another worker does the rest.
     assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     go_on.notify_one();
     assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), RunOutcome::Done);
-    let told = ["refused", "lost", "replayed"].map(|kind| journal.count(kind));
-    assert_eq!(told, [1, 1, 0], "{:?}", journal.lines());
+    let events = ["refused", "lost", "replayed"].map(|kind| journal.count(kind));
+    assert_eq!(events, [1, 1, 0], "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(50));
 }
 
 const LEASE: Duration = Duration::from_mins(10);
 
-/// A machine that sleeps for the time of a lease whenever its clock was read.
+/// A machine that sleeps for the length of a lease after each read of its clock.
 struct Asleep {
     env: TokioEnv,
     reads: AtomicU32,
@@ -234,7 +242,7 @@ impl Env for Asleep {
     }
 }
 
-/// Stops a worker that has lost so many shards.
+/// Stops a worker after it has lost a number of shards.
 struct StopsAfter(usize, Journal, StopSignal);
 
 impl Observer for StopsAfter {
@@ -247,7 +255,7 @@ impl Observer for StopsAfter {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_whose_grant_is_answered_too_late_is_not_worked_under() {
+async fn a_lease_granted_too_late_is_not_used() {
     let lease_ms = u64::try_from(LEASE.as_millis()).unwrap();
     let coordinator = start_with_lease(30, 3, Completed, lease_ms).await;
     let (journal, stop) = (Journal::default(), StopSignal::default());

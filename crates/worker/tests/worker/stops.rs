@@ -1,4 +1,4 @@
-//! How a worker ends what it holds, in good times and bad.
+//! How a worker releases its shards: at a stop, a pause, a kill, and a failure of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::support::{
     results, shards, sink, start, start_with_lease, worker_with, write_keys,
 };
 
-fn often() -> WorkerOptions {
+fn commit_often() -> WorkerOptions {
     WorkerOptions { commit_interval: Duration::from_millis(1), ..WorkerOptions::default() }
 }
 
-/// Tells when the cursor has reached a number.
+/// Notifies when the cursor has reached a number.
 struct Reached {
     number: usize,
-    told: Arc<Notify>,
+    reached: Arc<Notify>,
 }
 
 impl Observer for Reached {
@@ -38,23 +38,23 @@ impl Observer for Reached {
         if let WorkerEvent::Committed { key, .. } = event
             && number(key) == self.number
         {
-            self.told.notify_one();
+            self.reached.notify_one();
         }
     }
 }
 
-/// A handler that does not end an item before the cursor stands at it and `then` is done.
-fn held_up<F: Future<Output = ()> + Send + 'static>(
+/// A handler that finishes an item only after the cursor has reached it and `then` is done.
+fn delayed<F: Future<Output = ()> + Send + 'static>(
     at: usize,
-    told: Arc<Notify>,
+    reached: Arc<Notify>,
     then: impl Fn() -> F + Send + Sync + 'static,
 ) -> impl Handler {
     let then = Arc::new(then);
     each(move |item: Item| {
-        let (told, then) = (Arc::clone(&told), Arc::clone(&then));
+        let (reached, then) = (Arc::clone(&reached), Arc::clone(&then));
         async move {
             if number(&item.key) == at {
-                told.notified().await;
+                reached.notified().await;
                 then().await;
             }
             Ok(line(&item))
@@ -63,19 +63,19 @@ fn held_up<F: Future<Output = ()> + Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_behind_the_cursor_is_kept_at_a_stop() {
+async fn results_behind_the_cursor_are_kept_at_a_stop() {
     let coordinator = start(4, 1, Dispatched).await;
     let (_folder, sink) = sink();
-    let (stop, told) = (StopSignal::default(), Arc::new(Notify::new()));
+    let (stop, reached) = (StopSignal::default(), Arc::new(Notify::new()));
     let stopping = stop.clone();
-    let handler = held_up(1, Arc::clone(&told), move || {
+    let handler = delayed(1, Arc::clone(&reached), move || {
         stopping.stop();
         std::future::ready(())
     });
     let worker = worker_with(coordinator.clone(), handler, &sink)
-        .options(often())
+        .options(commit_often())
         .stop(stop)
-        .observer(Arc::new(Reached { number: 1, told }));
+        .observer(Arc::new(Reached { number: 1, reached }));
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(2));
     assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
@@ -95,27 +95,27 @@ async fn renewal(coordinator: &Coordinator) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
+async fn results_behind_the_cursor_are_kept_at_a_pause() {
     let coordinator = start_with_lease(4, 1, Dispatched, 2_000).await;
     let (_folder, sink) = sink();
-    let (stop, told) = (StopSignal::default(), Arc::new(Notify::new()));
+    let (stop, reached) = (StopSignal::default(), Arc::new(Notify::new()));
     let pausing = coordinator.clone();
-    let handler = held_up(1, Arc::clone(&told), move || {
+    let handler = delayed(1, Arc::clone(&reached), move || {
         let pausing = pausing.clone();
         async move {
             pausing.pause_run(TENANT, RUN, OpId::from_raw(5)).await.unwrap();
-            // Whoever renews a second time knows what the first renewal was answered.
+            // At the second renewal the worker has processed the reply to the first.
             renewal(&pausing).await;
             renewal(&pausing).await;
         }
     });
     let released = Arc::new(Notify::new());
     let observer = Arc::new(Released {
-        reached: Reached { number: 1, told },
+        reached: Reached { number: 1, reached },
         released: Arc::clone(&released),
     });
     let worker = worker_with(coordinator.clone(), handler, &sink)
-        .options(often())
+        .options(commit_often())
         .stop(stop.clone())
         .observer(observer);
     let working = tokio::spawn(worker.run());
@@ -128,7 +128,7 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
     assert_eq!(results(&coordinator, &sink).await, all(4));
 }
 
-/// Tells as well when a shard was given back.
+/// Notifies also when a shard was released.
 struct Released {
     reached: Reached,
     released: Arc<Notify>,
@@ -144,23 +144,23 @@ impl Observer for Released {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_loses_what_was_handed_out_and_nothing_else() {
+async fn a_kill_loses_only_dispatched_items() {
     let coordinator = start(6, 1, Dispatched).await;
     let (_folder, sink) = sink();
-    let (told, stuck) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (reached, stuck) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let first = join(&coordinator).await;
     let sticking = Arc::clone(&stuck);
-    let handler = held_up(2, Arc::clone(&told), move || {
+    let handler = delayed(2, Arc::clone(&reached), move || {
         sticking.notify_one();
         std::future::pending()
     });
     let worker = worker_with(first.clone(), handler, &sink)
-        .options(often())
-        .observer(Arc::new(Reached { number: 2, told }));
+        .options(commit_often())
+        .observer(Arc::new(Reached { number: 2, reached }));
     let working = tokio::spawn(worker.run());
     timeout(LONG, stuck.notified()).await.unwrap();
     working.abort();
-    // Aborting the caller leaves the slot's task; what it holds goes with its session.
+    // Aborting the caller leaves the task of the slot. Closing the session ends its leases.
     first.close().await.unwrap();
     assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     let lost = "000002".to_owned();
@@ -168,10 +168,10 @@ async fn a_kill_loses_what_was_handed_out_and_nothing_else() {
     assert_eq!(results(&coordinator, &sink).await, kept);
 }
 
-/// Which shards there is no room for.
+/// The shards that the disk is full for.
 type FullFor = fn(u64) -> bool;
 
-/// A disk that is full, as far as some shards are concerned.
+/// A disk that is full for some shards.
 #[derive(Clone)]
 struct FullDisk {
     sink: FolderSink,
@@ -184,7 +184,7 @@ impl Sink for FullDisk {
     async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<FileSegment, SinkError> {
         if (self.is_full_for)(shard.shard.as_raw()) {
             let error = io::ErrorKind::StorageFull.into();
-            return Err(SinkError::Io { place: "a full disk".to_owned(), error });
+            return Err(SinkError::Io { location: "a full disk".to_owned(), error });
         }
         self.sink.begin(shard, fence).await
     }
@@ -204,7 +204,7 @@ impl Sink for FullDisk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
+async fn starts_on_a_full_disk_do_not_count_as_crashes() {
     let coordinator = start(5, 1, Completed).await;
     let (_folder, sink) = sink();
     let journal = Journal::default();
@@ -217,8 +217,8 @@ async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
             .env(env())
             .options(WorkerOptions { crash_limit: 2, ..WorkerOptions::default() })
             .observer(Arc::new(journal.clone()));
-        let ending = timeout(LONG, worker.run()).await.unwrap();
-        assert!(matches!(ending, Err(WorkerError::Sink(_))), "{ending:?}");
+        let outcome = timeout(LONG, worker.run()).await.unwrap();
+        assert!(matches!(outcome, Err(WorkerError::Sink(_))), "{outcome:?}");
     }
     assert_eq!((journal.count("claimed"), journal.count("released")), (10, 10));
     assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
@@ -226,24 +226,25 @@ async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
-    // Whichever slot has the shard that fails: the other works until it is told to stop.
+async fn when_one_slot_fails_the_others_release_their_shards() {
+    // Either slot may have the failing shard. The other works until it is stopped.
     for (is_full_for, failing) in [(is_first as FullFor, 0..2), (is_second as FullFor, 2..4)] {
         let coordinator = start(4, 2, Completed).await;
         let (_folder, sink) = sink();
         let stop = StopSignal::default();
-        let told = stop.clone();
+        let stopping = stop.clone();
         let both = Arc::new(Barrier::new(2));
         let handler = each(move |item: Item| {
-            let (told, both, failing) = (told.clone(), Arc::clone(&both), failing.clone());
+            let (stopping, both) = (stopping.clone(), Arc::clone(&both));
+            let failing = failing.clone();
             async move {
                 let number = number(&item.key);
-                // Each slot has one of the shards by then.
+                // So that each slot has one of the shards.
                 if number.is_multiple_of(2) {
                     both.wait().await;
                 }
                 if !failing.contains(&number) {
-                    told.stopped().await;
+                    stopping.stopped().await;
                 }
                 Ok(line(&item))
             }
@@ -256,8 +257,8 @@ async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
             .env(env())
             .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
             .stop(stop);
-        let ending = timeout(LONG, worker.run()).await.unwrap();
-        assert!(matches!(ending, Err(WorkerError::Sink(_))), "{ending:?}");
+        let outcome = timeout(LONG, worker.run()).await.unwrap();
+        assert!(matches!(outcome, Err(WorkerError::Sink(_))), "{outcome:?}");
         assert!(shards(&coordinator).await.iter().all(|shard| shard.head.lease.is_none()));
         assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(4));

@@ -1,4 +1,4 @@
-//! Who is held responsible for what, and who is not.
+//! Which items are blamed for losses and failures, and which are not.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::support::{
     results, shards, sink, start, start_with_limit, worker_with, write_keys,
 };
 
-/// Somebody takes all shards and is never heard of again, so many times.
+/// Claims all shards and closes the session without progress, `times` times.
 async fn lose(coordinator: &Coordinator, shards: usize, times: usize) {
     for _ in 0..times {
         let lost = join(coordinator).await;
@@ -32,7 +32,7 @@ async fn lose(coordinator: &Coordinator, shards: usize, times: usize) {
     }
 }
 
-/// A handler that is done with nothing before it has begun with something of each shard.
+/// A handler that finishes its first items only when it holds one of each shard.
 fn together(shards: usize) -> impl Handler {
     let all = Arc::new(Barrier::new(shards));
     let is_met = Arc::new(AtomicBool::new(false));
@@ -49,7 +49,7 @@ fn together(shards: usize) -> impl Handler {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
+async fn shards_lost_once_are_processed_in_parallel() {
     let coordinator = start(6, 3, Completed).await;
     lose(&coordinator, 3, 1).await;
     let (_folder, sink) = sink();
@@ -73,29 +73,29 @@ impl Observer for Claims {
     }
 }
 
-/// A machine with many shards in its hands dies once, in the middle of all of them.
+/// A machine dies while it processes many shards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
+async fn one_loss_of_all_shards_parks_nothing() {
     const SHARDS: usize = 8;
     let coordinator = start(80, SHARDS, Completed).await;
     let (_folder, sink) = sink();
-    let begun = Arc::new(Barrier::new(SHARDS + 1));
-    let all_begun = Arc::clone(&begun);
+    let started = Arc::new(Barrier::new(SHARDS + 1));
+    let all_started = Arc::clone(&started);
     let handler = each(move |_: Item| {
-        let all_begun = Arc::clone(&all_begun);
+        let all_started = Arc::clone(&all_started);
         async move {
-            all_begun.wait().await;
+            all_started.wait().await;
             std::future::pending().await
         }
     });
-    // As little patience with losses as there may be.
+    // The lowest crash limit.
     let options = WorkerOptions { slots: SHARDS, crash_limit: 2, ..WorkerOptions::default() };
     let machine = join(&coordinator).await;
     let worker = worker_with(machine.clone(), handler, &sink).options(options);
     let working = tokio::spawn(worker.run());
-    timeout(LONG, begun.wait()).await.unwrap();
+    timeout(LONG, started.wait()).await.unwrap();
     working.abort();
-    // Aborting the caller leaves the slots' tasks; what they hold goes with their session.
+    // Aborting the caller leaves the tasks of the slots. Closing the session ends their leases.
     machine.close().await.unwrap();
     let lost = shards(&coordinator).await;
     assert!(lost.iter().all(|shard| shard.head.fruitless_acquires == 1));
@@ -109,7 +109,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
+async fn a_shard_lost_twice_is_exclusive_for_a_limited_time() {
     let coordinator = start(4, 2, Completed).await;
     lose(&coordinator, 2, 2).await;
     let (_folder, sink) = sink();
@@ -126,7 +126,7 @@ async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lost() {
+async fn when_no_more_items_can_be_parked_the_worker_stops() {
     let limits = ShardLimits { per_tenant: 4, ..ShardLimits::default() };
     let coordinator = start_with_limit(20, 1, Completed, 10_000, limits).await;
     let (_folder, sink) = sink();
@@ -152,34 +152,34 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_each_time() {
+async fn at_the_shard_limit_each_split_request_is_declined() {
     let limits = ShardLimits { per_tenant: 1, ..ShardLimits::default() };
     let coordinator = start_with_limit(200, 1, Completed, 10_000, limits).await;
     let (_folder, sink) = sink();
-    let asked = Arc::new(Semaphore::new(0));
-    let heard = Arc::clone(&asked);
+    let declined = Arc::new(Semaphore::new(0));
+    let requests = Arc::clone(&declined);
     let handler = each(move |item: Item| {
-        let heard = Arc::clone(&heard);
+        let requests = Arc::clone(&requests);
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            // Long enough for somebody to ask, and to ask again: there may be room by then.
+            // Until two requests were declined: the limit may have been raised in between.
             if number(&item.key) == 100 {
-                let _each_time = heard.acquire_many(2).await;
+                let _declined_twice = requests.acquire_many(2).await;
             }
             Ok(line(&item))
         }
     });
     let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
-        .observer(Arc::new(Declined(asked)));
+        .observer(Arc::new(CountsDeclined(declined)));
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(200));
 }
 
-/// Tells when somebody was told no.
-struct Declined(Arc<Semaphore>);
+/// Counts declined split requests.
+struct CountsDeclined(Arc<Semaphore>);
 
-impl Observer for Declined {
+impl Observer for CountsDeclined {
     fn event(&self, _: usize, event: WorkerEvent<'_>) {
         if let WorkerEvent::Indivisible { .. } = event {
             self.0.add_permits(1);
@@ -187,13 +187,13 @@ impl Observer for Declined {
     }
 }
 
-/// A handler that fails with all of a batch because of one item in it.
+/// A handler that fails a whole batch because of one item in it.
 struct AllOrNothing {
     bad: usize,
-    /// Whether the failure is told of the bad item alone.
+    /// Whether only the bad item fails.
     is_own: bool,
     tries: Arc<AtomicUsize>,
-    /// Told when the bad item is tried.
+    /// Stopped when the bad item is tried.
     stop: Option<StopSignal>,
 }
 
@@ -211,7 +211,7 @@ impl Handler for AllOrNothing {
         }
         let each = batch.items.iter().map(|item| match has_bad {
             true if self.is_own && is_bad(item) => Err(ItemFailure::retryable("bad").own()),
-            true if !self.is_own => Err(ItemFailure::retryable("in bad company")),
+            true if !self.is_own => Err(ItemFailure::retryable("failed with its batch")),
             _ => Ok(line(item)),
         });
         each.collect()
@@ -219,7 +219,7 @@ impl Handler for AllOrNothing {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
+async fn an_item_that_failed_in_a_batch_is_tried_alone() {
     for (is_own, tried) in [(false, 2), (true, 1)] {
         let coordinator = start(100, 1, Completed).await;
         let (_folder, sink) = sink();
@@ -231,8 +231,8 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
             &sink,
         )
         .options(WorkerOptions { retry, ..WorkerOptions::default() });
-        let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
-        assert_eq!(ending, RunOutcome::Parked { shards: 1 });
+        let outcome = timeout(LONG, worker.run()).await.unwrap().unwrap();
+        assert_eq!(outcome, RunOutcome::Parked { shards: 1 });
         let bad = String::from_utf8(key(47)).unwrap();
         let kept: Vec<String> = all(100).into_iter().filter(|key| *key != bad).collect();
         assert_eq!(results(&coordinator, &sink).await, kept);
@@ -240,16 +240,16 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
     }
 }
 
-/// Alone they would take as long as the batch has items.
+/// Trying them alone would delay the stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
+async fn after_a_stop_no_item_of_a_failed_batch_is_tried_alone() {
     let coordinator = start(100, 1, Completed).await;
     let (_folder, sink) = sink();
     let (tries, stop) = (Arc::new(AtomicUsize::new(0)), StopSignal::default());
-    let told = Some(stop.clone());
+    let stopping = Some(stop.clone());
     let worker = worker_with(
         coordinator.clone(),
-        AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told },
+        AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: stopping },
         &sink,
     )
     .stop(stop);

@@ -1,4 +1,4 @@
-//! What becomes of a run when it is the worker that fails, and no item.
+//! A handler that fails for every item stops the worker, and parks no item.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,19 +15,19 @@ use crate::support::{
     start_with_lease, worker_with,
 };
 
-/// A run whose leases last for long, even where everything is in a hurry.
+/// A run with leases long enough for a fast clock.
 async fn begin(count: usize, shards: usize, semantics: CursorSemantics) -> Coordinator {
     start_with_lease(count, shards, semantics, 600_000).await
 }
 
-/// A handler that lacks something from an item on.
-struct Lacking {
+/// A handler that fails for its worker from an item on.
+struct FailsFrom {
     from: usize,
     batch: usize,
     tries: Arc<AtomicUsize>,
 }
 
-impl Handler for Lacking {
+impl Handler for FailsFrom {
     fn batch_size(&self) -> usize {
         self.batch
     }
@@ -37,10 +37,10 @@ impl Handler for Lacking {
     }
 
     async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
-        let is_lacking = |item: &Item| number(&item.key) >= self.from;
-        self.tries.fetch_add(usize::from(batch.items.iter().any(is_lacking)), Ordering::Relaxed);
-        let each = batch.items.iter().map(|item| match is_lacking(item) {
-            true => Err(ItemFailure::retryable("something is missing").of_worker()),
+        let fails = |item: &Item| number(&item.key) >= self.from;
+        self.tries.fetch_add(usize::from(batch.items.iter().any(fails)), Ordering::Relaxed);
+        let each = batch.items.iter().map(|item| match fails(item) {
+            true => Err(ItemFailure::retryable("a tool is missing").of_worker()),
             false => Ok(line(item)),
         });
         each.collect()
@@ -48,19 +48,19 @@ impl Handler for Lacking {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept() {
+async fn a_worker_failure_is_retried_with_one_item_only() {
     let coordinator = begin(40, 1, Completed).await;
     let (_folder, sink) = sink();
     let (journal, tries) = (Journal::default(), Arc::new(AtomicUsize::new(0)));
     let worker = worker_with(
         join(&coordinator).await,
-        Lacking { from: 25, batch: 10, tries: Arc::clone(&tries) },
+        FailsFrom { from: 25, batch: 10, tries: Arc::clone(&tries) },
         &sink,
     )
     .env(Hurried(env()))
     .observer(Arc::new(journal.clone()));
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("something is missing"), "{error}");
+    assert!(error.to_string().contains("a tool is missing"), "{error}");
     assert_eq!(journal.count("parked"), 0, "{:?}", journal.lines());
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     assert_eq!(results(&coordinator, &sink).await, all(25));
@@ -69,7 +69,7 @@ async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_found_unable_begins_nothing_more() {
+async fn after_a_worker_failure_no_item_is_started() {
     let coordinator = begin(40, 1, Completed).await;
     let tried = Arc::new(AtomicUsize::new(0));
     let tries = Arc::clone(&tried);
@@ -78,9 +78,9 @@ async fn a_worker_that_is_found_unable_begins_nothing_more() {
         async move {
             if number(&item.key) > 0 {
                 tries.fetch_add(1, Ordering::Relaxed);
-                return Err(ItemFailure::fatal(ParkReason::Other, "no").of_worker());
+                return Err(ItemFailure::fatal(ParkReason::Other, "failed").of_worker());
             }
-            // The first is slow enough for many others.
+            // The first is slow enough for others to be started.
             while tries.load(Ordering::Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }
@@ -100,13 +100,13 @@ async fn a_worker_that_is_found_unable_begins_nothing_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_cursors_move_first_what_the_worker_lacks_loses_nothing_without_a_word() {
+async fn at_dispatch_a_worker_failure_leaves_a_record_per_item() {
     for from in [0, 25] {
         let coordinator = begin(100, 1, Dispatched).await;
         let (_folder, sink) = sink();
         let worker = worker_with(
             join(&coordinator).await,
-            Lacking { from, batch: 1, tries: Arc::default() },
+            FailsFrom { from, batch: 1, tries: Arc::default() },
             &sink,
         )
         .env(Hurried(env()))
@@ -114,12 +114,12 @@ async fn where_cursors_move_first_what_the_worker_lacks_loses_nothing_without_a_
         let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
         assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
         assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
-        let told = results(&coordinator, &sink).await;
+        let lines = results(&coordinator, &sink).await;
         let keys: Vec<&str> =
-            told.iter().map(|line| line.strip_prefix("failed ").unwrap_or(line)).collect();
+            lines.iter().map(|line| line.strip_prefix("failed ").unwrap_or(line)).collect();
         assert_eq!(keys, all(100));
         let failed = |lines: &[String]| lines.iter().any(|line| line.starts_with("failed"));
-        // No more than may be in hand at a time.
-        assert!(!failed(&told[..from]) && !failed(&told[from + 40..]), "{told:?}");
+        // At most as many as may be in progress at a time.
+        assert!(!failed(&lines[..from]) && !failed(&lines[from + 40..]), "{lines:?}");
     }
 }

@@ -1,10 +1,10 @@
-//! What a worker tells of a shard that it has just finished, set aside or given back.
+//! A late reply to the operation that ends a holding is not reported as a loss.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_coordination::ParkReason;
+use shardwright_coordination::{ParkReason, ShardLimits};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, HookedCall, Hooks};
@@ -13,16 +13,15 @@ use shardwright_worker::{Handler, ItemFailure, RunOutcome, StopSignal, WorkerOpt
 use tokio::time::timeout;
 
 use crate::support::{
-    Journal, LONG, all, env, gives_up, line, memory, number, results, sink, start_with_lease,
+    Journal, LONG, all, ends_ownership, env, line, memory, number, results, sink, start_on,
     worker_with, write_keys,
 };
 
 const LEASE_MS: u64 = 6_000;
-/// Longer than from one renewal of a lease to the next, and with one of them shorter than a lease.
-const HELD_UP: Duration = Duration::from_millis(2_400);
+/// Longer than the interval of renewals, and shorter than the rest of a lease.
+const REPLY_DELAY: Duration = Duration::from_millis(2_400);
 
-/// Holds up the answer to whatever ends the holding of a shard, until a lease would have been
-/// renewed meanwhile.
+/// Delays the reply to the commit that ends the holding of a shard, so that a renewal comes first.
 struct LateAnswer;
 
 impl Hooks for LateAnswer {
@@ -32,22 +31,25 @@ impl Hooks for LateAnswer {
 
     async fn after(&self, call: HookedCall<'_>) -> After {
         if let HookedCall::Commit(commit) = call
-            && commit.writes().iter().any(gives_up)
+            && commit.writes().iter().any(ends_ownership)
         {
-            tokio::time::sleep(HELD_UP).await;
+            tokio::time::sleep(REPLY_DELAY).await;
         }
         After::Answer
     }
 }
 
-/// How a worker ends to which the answer comes late, and how many of fifty results there are.
+/// Runs a worker on fifty numbers with delayed replies. Returns its outcome and the number of
+/// results.
 async fn work_with_late_answer(
     handler: impl Handler,
     stop: StopSignal,
 ) -> (RunOutcome, Journal, usize) {
-    let coordinator = start_with_lease(50, 1, Completed, LEASE_MS).await;
+    let store = memory();
+    let limits = ShardLimits::default();
+    let coordinator = start_on(&store, 50, 1, Completed, LEASE_MS, limits).await;
     let (_folder, sink) = sink();
-    let store = memory(&coordinator).client(Arc::new(LateAnswer));
+    let store = store.client(Arc::new(LateAnswer));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
@@ -55,45 +57,45 @@ async fn work_with_late_answer(
         .options(WorkerOptions { slots: 1, ..WorkerOptions::default() })
         .stop(stop)
         .observer(Arc::new(journal.clone()));
-    let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
-    let told = ["claimed", "lost"].map(|kind| journal.count(kind));
-    assert_eq!(told, [1, 0], "{:?}", journal.lines());
+    let outcome = timeout(LONG, worker.run()).await.unwrap().unwrap();
+    let events = ["claimed", "lost"].map(|kind| journal.count(kind));
+    assert_eq!(events, [1, 0], "{:?}", journal.lines());
     let results = results(&coordinator, &sink).await;
     assert_eq!(results, all(results.len()));
-    (ending, journal, results.len())
+    (outcome, journal, results.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
+async fn a_renewal_after_completion_is_not_a_loss() {
     let handler = write_keys();
-    let (ending, _, results) = work_with_late_answer(handler, StopSignal::default()).await;
-    assert_eq!((ending, results), (RunOutcome::Done, 50));
+    let (outcome, _, results) = work_with_late_answer(handler, StopSignal::default()).await;
+    assert_eq!((outcome, results), (RunOutcome::Done, 50));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_is_one_that_comes_after_the_shard_was_set_aside() {
+async fn a_renewal_after_parking_is_not_a_loss() {
     let handler = each(|item: Item| async move {
         if number(&item.key) == 49 {
-            return Err(ItemFailure::fatal(ParkReason::Other, "no luck"));
+            return Err(ItemFailure::fatal(ParkReason::Other, "failed"));
         }
         Ok(line(&item))
     });
-    let (ending, journal, results) = work_with_late_answer(handler, StopSignal::default()).await;
-    assert_eq!((ending, results), (RunOutcome::Parked { shards: 1 }, 49));
+    let (outcome, journal, results) = work_with_late_answer(handler, StopSignal::default()).await;
+    assert_eq!((outcome, results), (RunOutcome::Parked { shards: 1 }, 49));
     assert_eq!(journal.count("parked 000049"), 1, "{:?}", journal.lines());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_is_one_that_comes_after_the_shard_was_given_back() {
+async fn a_renewal_after_release_is_not_a_loss() {
     let stop = StopSignal::default();
-    let told = stop.clone();
+    let stopping = stop.clone();
     let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
-            told.stop();
+            stopping.stop();
         }
         async move { Ok(line(&item)) }
     });
-    let (ending, journal, results) = work_with_late_answer(handler, stop).await;
-    assert_eq!((ending, results), (RunOutcome::Stopped, 8));
+    let (outcome, journal, results) = work_with_late_answer(handler, stop).await;
+    assert_eq!((outcome, results), (RunOutcome::Stopped, 8));
     assert_eq!(journal.count("released"), 1, "{:?}", journal.lines());
 }

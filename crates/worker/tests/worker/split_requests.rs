@@ -1,4 +1,4 @@
-//! Whoever was asked for a part of its work in vain is asked again when that may help.
+//! Split requests are repeated after a holder could not answer them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,21 +14,21 @@ use tokio::time::timeout;
 
 use crate::support::{LONG, Numbers, RUN, TENANT, all, env, key, line, results, sink, start};
 
-/// What a source says when it is asked where to divide it.
+/// How a source answers `propose_split`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// Once that it does not answer, and then where.
-    Nothing,
-    /// Always that it cannot be divided.
-    Nowhere,
+enum Proposal {
+    /// With an error the first time, and with a split later.
+    FailsOnce,
+    /// Always with none.
+    Never,
 }
 
-/// Numbers of which the first is read alone. What comes behind it can be read when the source was
-/// asked where to divide it, or when the shard is divided.
+/// Numbers of which the first is a page of its own. The rest can be read after the first failed
+/// split, or after a split.
 struct Reserved {
-    says: Says,
-    asked: AtomicUsize,
-    /// Closed when more can be read.
+    proposal: Proposal,
+    calls: AtomicUsize,
+    /// Closed when the rest can be read.
     is_open: Arc<Semaphore>,
 }
 
@@ -52,14 +52,14 @@ impl Connector for Reserved {
         after: Option<&[u8]>,
         fraction: f64,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let asked_before = self.asked.fetch_add(1, Ordering::SeqCst);
-        match self.says {
-            Says::Nothing if asked_before == 0 => {
+        let calls_before = self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.proposal {
+            Proposal::FailsOnce if calls_before == 0 => {
                 let source = "it does not answer".into();
                 Err(ConnectorError::Other { transient: true, source })
             }
-            Says::Nothing => Numbers.propose_split(range, after, fraction).await,
-            Says::Nowhere => Ok(None),
+            Proposal::FailsOnce => Numbers.propose_split(range, after, fraction).await,
+            Proposal::Never => Ok(None),
         }
     }
 
@@ -68,13 +68,13 @@ impl Connector for Reserved {
     }
 }
 
-/// Closes what waits for an event.
-struct Closes {
+/// Closes semaphores on events.
+struct ClosesOnEvents {
     on_indivisible: Arc<Semaphore>,
     on_split: Arc<Semaphore>,
 }
 
-impl Observer for Closes {
+impl Observer for ClosesOnEvents {
     fn event(&self, _: usize, event: WorkerEvent<'_>) {
         match event {
             WorkerEvent::Indivisible { .. } => self.on_indivisible.close(),
@@ -87,13 +87,14 @@ impl Observer for Closes {
     }
 }
 
-/// The first item ends when its shard is divided, and not before.
-async fn is_divided_at_last(says: Says) -> usize {
+/// Runs until the shard is split: before that, the first item does not finish. Returns the number
+/// of calls of `propose_split`.
+async fn calls_until_split(proposal: Proposal) -> usize {
     let coordinator = start(20, 1, Completed).await;
     let (_folder, sink) = sink();
     let [is_open, divided] = [0; 2].map(|_| Arc::new(Semaphore::new(0)));
     let connector =
-        Arc::new(Reserved { says, asked: AtomicUsize::new(0), is_open: Arc::clone(&is_open) });
+        Arc::new(Reserved { proposal, calls: AtomicUsize::new(0), is_open: Arc::clone(&is_open) });
     let is_divided = Arc::clone(&divided);
     let handler = each(move |item: Item| {
         let is_divided = Arc::clone(&is_divided);
@@ -110,19 +111,19 @@ async fn is_divided_at_last(says: Says) -> usize {
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 2, estimate_interval, ..WorkerOptions::default() })
-        .observer(Arc::new(Closes { on_indivisible: is_open, on_split: divided }));
-    let ending = timeout(LONG, worker.run()).await.unwrap();
-    assert_eq!(ending.unwrap(), RunOutcome::Done);
+        .observer(Arc::new(ClosesOnEvents { on_indivisible: is_open, on_split: divided }));
+    let outcome = timeout(LONG, worker.run()).await.unwrap();
+    assert_eq!(outcome.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(20));
-    connector.asked.load(Ordering::SeqCst)
+    connector.calls.load(Ordering::SeqCst)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_whose_source_did_not_answer_is_asked_again() {
-    assert!(is_divided_at_last(Says::Nothing).await >= 2);
+async fn a_split_is_requested_again_after_the_source_failed() {
+    assert!(calls_until_split(Proposal::FailsOnce).await >= 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_could_not_divide_what_it_had_is_asked_again_when_it_has_read_more() {
-    is_divided_at_last(Says::Nowhere).await;
+async fn a_split_is_requested_again_after_more_was_read() {
+    calls_until_split(Proposal::Never).await;
 }

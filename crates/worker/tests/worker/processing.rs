@@ -1,4 +1,4 @@
-//! What a worker does with the shards of a run.
+//! Claims, checkpoints, retries, parking and splits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ use crate::support::{
     shards, sink, start, start_with_lease, worker_with, write_keys,
 };
 
-/// Never waits between tries.
-fn impatient() -> WorkerOptions {
+/// No waits between retries.
+fn without_waits() -> WorkerOptions {
     let retry = RetryPolicy { first_wait: Duration::ZERO, ..RetryPolicy::default() };
     WorkerOptions { retry, ..WorkerOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_item_is_worked_on_once_and_the_run_is_done() {
+async fn every_item_is_processed_once() {
     let coordinator = start(1_000, 7, Completed).await;
     let (_folder, sink) = sink();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -40,26 +40,26 @@ async fn every_item_is_worked_on_once_and_the_run_is_done() {
         async move { Ok(line(&item)) }
     });
     let options = WorkerOptions { slots: 3, in_flight: 4, ..WorkerOptions::default() };
-    let ending =
+    let outcome =
         worker_with(coordinator.clone(), handler, &sink).options(options).run().await.unwrap();
-    assert_eq!((ending, calls.load(Ordering::Relaxed)), (RunOutcome::Done, 1_000));
+    assert_eq!((outcome, calls.load(Ordering::Relaxed)), (RunOutcome::Done, 1_000));
     assert_eq!(results(&coordinator, &sink).await, all(1_000));
     let run = coordinator.get_run(TENANT, RUN).await.unwrap();
     assert_eq!(run.status, RunStatus::Done);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
+async fn sixty_stops_and_resumes_leave_the_results_unchanged() {
     let coordinator = start(3_000, 1, Completed).await;
     let (_folder, sink) = sink();
     let mut stops = 0;
     loop {
         let stop = StopSignal::default();
         let done = Arc::new(AtomicUsize::new(0));
-        let (count, told) = (Arc::clone(&done), stop.clone());
+        let (count, stopping) = (Arc::clone(&done), stop.clone());
         let handler = each(move |item: Item| {
             if count.fetch_add(1, Ordering::Relaxed) == 45 {
-                told.stop();
+                stopping.stop();
             }
             async move { Ok(line(&item)) }
         });
@@ -67,31 +67,31 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
         match worker.run().await.unwrap() {
             RunOutcome::Stopped => stops += 1,
             RunOutcome::Done => break,
-            ending => panic!("{ending:?}"),
+            outcome => panic!("{outcome:?}"),
         }
     }
-    // More holders than a cursor has room for extents.
+    // More holders than a cursor can name extents.
     assert!(stops > 60, "{stops}");
     assert_eq!(results(&coordinator, &sink).await, all(3_000));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_later() {
+async fn a_stop_does_not_wait_for_retries() {
     let coordinator = start(20, 1, Completed).await;
     let (_folder, sink) = sink();
     let hour = Duration::from_secs(3_600);
     let retry = RetryPolicy { retries: 2, first_wait: hour, longest_wait: hour };
     let stop = StopSignal::default();
     let worker = |stop: StopSignal, fails: bool| {
-        let told = stop.clone();
+        let stopping = stop.clone();
         let handler = each(move |item: Item| {
             let fails = fails && number(&item.key) == 7;
             if fails {
-                told.stop();
+                stopping.stop();
             }
             async move {
                 if fails {
-                    return Err(ItemFailure::retryable("no luck"));
+                    return Err(ItemFailure::retryable("failed"));
                 }
                 Ok(line(&item))
             }
@@ -103,36 +103,36 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
     let stopped = timeout(LONG, worker(stop, true).run()).await.unwrap();
     assert_eq!(stopped.unwrap(), RunOutcome::Stopped);
     let left = shards(&coordinator).await;
-    assert_eq!(left.len(), 1, "nothing is set aside");
+    assert_eq!(left.len(), 1, "nothing is parked");
     let reached = left[0].cursor.as_update().last_key().map(<[u8]>::to_vec);
-    assert_eq!(reached, Some(key(6)), "what comes before it is done");
+    assert_eq!(reached, Some(key(6)), "items before it are done");
     let done = timeout(LONG, worker(StopSignal::default(), false).run()).await.unwrap();
     assert_eq!(done.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
+async fn a_failing_item_is_parked_alone_and_can_be_unparked() {
     let coordinator = start(100, 1, Completed).await;
     let (_folder, sink) = sink();
-    let is_mended = Arc::new(AtomicBool::new(false));
+    let is_fixed = Arc::new(AtomicBool::new(false));
     let worker = || {
-        let is_mended = Arc::clone(&is_mended);
+        let is_fixed = Arc::clone(&is_fixed);
         let handler = each(move |item: Item| {
             let fails = [0, 41, 99].contains(&number(&item.key));
-            let fails = fails && !is_mended.load(Ordering::Relaxed);
-            let failure = || Err(ItemFailure::retryable("no luck"));
+            let fails = fails && !is_fixed.load(Ordering::Relaxed);
+            let failure = || Err(ItemFailure::retryable("failed"));
             async move { if fails { failure() } else { Ok(line(&item)) } }
         });
-        let options = WorkerOptions { in_flight: 3, ..impatient() };
+        let options = WorkerOptions { in_flight: 3, ..without_waits() };
         worker_with(coordinator.clone(), handler, &sink).options(options)
     };
     let journal = Journal::default();
-    let ending = worker().observer(Arc::new(journal.clone())).run().await.unwrap();
-    assert_eq!(ending, RunOutcome::Parked { shards: 3 });
+    let outcome = worker().observer(Arc::new(journal.clone())).run().await.unwrap();
+    assert_eq!(outcome, RunOutcome::Parked { shards: 3 });
     let parked: Vec<String> =
         journal.lines().into_iter().filter(|line| line.starts_with("parked")).collect();
-    let expected = ["000000", "000041", "000099"].map(|key| format!("parked {key} no luck"));
+    let expected = ["000000", "000041", "000099"].map(|key| format!("parked {key} failed"));
     assert_eq!(parked, expected);
     let without_failures: Vec<String> = all(100)
         .into_iter()
@@ -142,17 +142,17 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
     for shard in coordinator.list_shards(TENANT, RUN, ShardFilter::parked()).await.unwrap() {
         assert_eq!(shard.park_reason, Some(ParkReason::TooManyErrors));
         let detail = String::from_utf8(shard.park_detail.unwrap().into_vec()).unwrap();
-        assert!(detail.starts_with("row ") && detail.ends_with(": no luck"), "{detail}");
+        assert!(detail.starts_with("row ") && detail.ends_with(": failed"), "{detail}");
         let key = ShardKey::new(RUN, shard.shard);
         coordinator.unpark_shard(TENANT, key, OpId::from_raw(7)).await.unwrap();
     }
-    is_mended.store(true, Ordering::Relaxed);
+    is_fixed.store(true, Ordering::Relaxed);
     assert_eq!(worker().run().await.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(100));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
+async fn retries_follow_the_policy_and_end_at_a_fatal_failure() {
     let coordinator = start(3, 1, Completed).await;
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
@@ -171,7 +171,7 @@ async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
         .connector(Numbers)
         .handler(handler)
         .env(env())
-        .options(impatient());
+        .options(without_waits());
     assert_eq!(worker.run().await.unwrap(), RunOutcome::Parked { shards: 1 });
     assert_eq!(tries.load(Ordering::Relaxed), 103);
 }
@@ -214,7 +214,7 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
             let shards = shards(&coordinator).await;
             shards[0].cursor.as_update().last_key().map(<[u8]>::to_vec)
         };
-        // A cursor that is to move does; one that is not has every chance to.
+        // Waits until the cursor has moved, or long enough for a wrong move.
         for _ in 0..50 {
             if expected.is_some() && reached().await.as_deref() == expected {
                 break;
@@ -226,10 +226,10 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
     }
 }
 
-/// Lets items end when a shard is divided.
-struct UntilDivided(Arc<Semaphore>);
+/// Closes a semaphore when a shard is split.
+struct ClosesOnSplit(Arc<Semaphore>);
 
-impl Observer for UntilDivided {
+impl Observer for ClosesOnSplit {
     fn event(&self, _: usize, event: WorkerEvent<'_>) {
         if matches!(event, WorkerEvent::Split { .. }) {
             self.0.close();
@@ -238,11 +238,11 @@ impl Observer for UntilDivided {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
+async fn a_holder_splits_its_shard_while_an_item_takes_long() {
     let hour_ms = 3_600_000;
     let coordinator = start_with_lease(100, 1, Completed, hour_ms).await;
     let (_folder, sink) = sink();
-    // Closed when the shard is divided: until then, no item ends.
+    // Closed when the shard is split. Until then, no item finishes.
     let divided = Arc::new(Semaphore::new(0));
     let is_divided = Arc::clone(&divided);
     let handler = each(move |item: Item| {
@@ -254,14 +254,14 @@ async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
     });
     let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
-        .observer(Arc::new(UntilDivided(divided)));
-    let ending = timeout(LONG, worker.run()).await.expect("the holder hears of the request");
-    assert_eq!(ending.unwrap(), RunOutcome::Done);
+        .observer(Arc::new(ClosesOnSplit(divided)));
+    let outcome = timeout(LONG, worker.run()).await.expect("the holder learns of the request");
+    assert_eq!(outcome.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(100));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
+async fn an_idle_worker_gets_a_part_of_a_slow_shard() {
     let coordinator = start(600, 1, Completed).await;
     let (_folder, sink) = sink();
     let journal = Journal::default();
@@ -270,23 +270,23 @@ async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
         Ok(line(&item))
     });
     let options = WorkerOptions { slots: 4, ..WorkerOptions::default() };
-    let ending = worker_with(coordinator.clone(), handler, &sink)
+    let outcome = worker_with(coordinator.clone(), handler, &sink)
         .options(options)
         .observer(Arc::new(journal.clone()))
         .run()
         .await
         .unwrap();
-    assert_eq!(ending, RunOutcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     assert!(journal.count("split") >= 3, "{:?}", journal.lines());
     assert_eq!(journal.count("done"), 600);
     assert_eq!(results(&coordinator, &sink).await, all(600));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
+async fn results_of_a_replaced_holder_do_not_exist() {
     let coordinator = start_with_lease(50, 1, Completed, 300).await;
     let (_folder, sink) = sink();
-    // The first worker stops answering in the middle of an item, like a paused process.
+    // The first worker hangs in an item, like a paused process.
     let stuck = Arc::new(Notify::new());
     let notify = Arc::clone(&stuck);
     let handler = each(move |item: Item| {
@@ -306,16 +306,16 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
         .connector(Numbers)
         .handler(handler)
         .sink(sink.clone())
-        // It renews nothing, so it cannot get its lease back before the successor claims.
+        // It does not renew, so the successor can claim.
         .env(Paused(env()));
     let working = tokio::spawn(worker.run());
     stuck.notified().await;
     working.abort();
-    // Aborting the caller leaves the slot's task; what it holds goes with its session.
+    // Aborting the caller leaves the task of the slot. Closing the session ends its leases.
     first.close().await.unwrap();
     let handler = write_keys();
-    let ending = worker_with(coordinator.clone(), handler, &sink).run().await.unwrap();
-    assert_eq!(ending, RunOutcome::Done);
+    let outcome = worker_with(coordinator.clone(), handler, &sink).run().await.unwrap();
+    assert_eq!(outcome, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(50));
 }
 
@@ -332,28 +332,28 @@ impl Observer for Commits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
+async fn a_single_loss_does_not_slow_the_next_holder() {
     for semantics in [Completed, Dispatched] {
         let coordinator = start_with_lease(2_000, 1, semantics, 1_000).await;
-        // Somebody takes the shard and is never heard of again.
+        // A worker claims the shard and is lost.
         let lost = WorkerId::from_raw(7);
         coordinator.claim_next_available(TENANT, RUN, lost).await.unwrap();
         let commits = Arc::new(Commits::default());
         let (_folder, sink) = sink();
-        let ending = worker_with(join(&coordinator).await, write_keys(), &sink)
+        let outcome = worker_with(join(&coordinator).await, write_keys(), &sink)
             .options(WorkerOptions { in_flight: 64, ..WorkerOptions::default() })
             .observer(Arc::clone(&commits) as Arc<dyn Observer>)
             .run()
             .await
             .unwrap();
-        assert_eq!(ending, RunOutcome::Done);
+        assert_eq!(outcome, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(2_000));
         let commits = commits.0.load(Ordering::Relaxed);
         assert!((1..1_000).contains(&commits), "{commits}");
     }
 }
 
-/// Remembers how far the cursor is.
+/// Records the number of committed items.
 #[derive(Default)]
 struct Committed(AtomicUsize);
 
@@ -366,13 +366,13 @@ impl Observer for Committed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_is_begun_and_not_committed_than_was_said() {
+async fn uncommitted_items_stay_within_the_limit() {
     let coordinator = start(5_000, 1, Completed).await;
     let (committed, most) = (Arc::new(Committed::default()), Arc::new(AtomicUsize::new(0)));
-    let (begun, at, high) = (AtomicUsize::new(0), Arc::clone(&committed), Arc::clone(&most));
+    let (started, at, high) = (AtomicUsize::new(0), Arc::clone(&committed), Arc::clone(&most));
     let handler = each(move |_| {
-        let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
-        high.fetch_max(begun - at.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        let started = started.fetch_add(1, Ordering::Relaxed) + 1;
+        high.fetch_max(started - at.0.load(Ordering::Relaxed), Ordering::Relaxed);
         std::future::ready(Ok(Vec::new()))
     });
     let options = WorkerOptions {
