@@ -41,19 +41,19 @@ pub fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> C
 
 /// Whether an error is transient: a shortage of the process, or a failing disk or server.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
-    is_shortage(error) || is_trouble(error)
+    is_shortage(error) || is_failing_part(error)
 }
 
-/// Whether an error is a shortage of the process or machine, which any other path would meet too.
+/// Whether an error is a shortage of the process or machine, which affects all paths.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 /// Whether an error is of a failing disk or server, as a whole or at this path.
-pub(crate) fn is_trouble(error: &io::Error) -> bool {
-    // The next try looks a stale handle up again.
-    let troubles = [
+pub(crate) fn is_failing_part(error: &io::Error) -> bool {
+    // A retry looks up a stale handle again.
+    let failing = [
         Errno::IO,
         Errno::STALE,
         Errno::TIMEDOUT,
@@ -66,5 +66,5 @@ pub(crate) fn is_trouble(error: &io::Error) -> bool {
         Errno::NETUNREACH,
         Errno::REMOTEIO,
     ];
-    Errno::from_io_error(error).is_some_and(|errno| troubles.contains(&errno))
+    Errno::from_io_error(error).is_some_and(|errno| failing.contains(&errno))
 }

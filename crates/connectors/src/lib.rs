@@ -1,4 +1,4 @@
-//! Sources of work, and places for results.
+//! Connectors, which read sources, and sinks, which store results.
 //!
 //! | connector | key | item |
 //! |---|---|---|
@@ -17,6 +17,7 @@
 //! pool.
 #![forbid(unsafe_code)]
 
+mod files;
 mod io;
 mod lines;
 #[cfg(feature = "objects")]
@@ -25,13 +26,16 @@ mod remainder;
 mod sink;
 mod split;
 mod tree;
+mod url;
 mod walk_cache;
 
+pub use files::{PlainName, RESULT_MODE, SECRET_MODE, open_regular, remove_files, result_options};
 pub use io::io_error;
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 #[cfg(feature = "objects")]
 pub use objects::{ListingOrder, ObjectConnector};
-pub use sink::{FileSegment, FolderSink};
+pub use sink::{FileSegment, FolderSink, is_segment_name};
 #[cfg(feature = "objects")]
 pub use sink::{ObjectSegment, ObjectSink};
 pub use tree::{TreeConnector, TreeOptions};
+pub use url::{ObjectUrl, percent_decoded, without_credentials};

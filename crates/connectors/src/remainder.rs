@@ -22,7 +22,7 @@ impl Remainder {
         }
     }
 
-    /// The lower bound; whether it is a possible key itself is for [`contains`](Self::contains).
+    /// The lower bound. [`contains`](Self::contains) knows whether it is inclusive.
     pub(crate) fn lower(&self) -> &[u8] {
         &self.lower
     }
@@ -45,9 +45,9 @@ impl Remainder {
         self.done && self.lower == key
     }
 
-    /// Whether a key that starts with `prefix`, and is longer, may lie in the remainder.
+    /// Whether the remainder may contain a key that starts with `prefix` and is longer.
     pub(crate) fn reaches_into(&self, prefix: &[u8]) -> bool {
-        // A lower bound that is greater without starting so is greater than all such keys.
+        // A greater lower bound without the prefix is greater than all such keys.
         let above = prefix > self.lower() || self.lower.starts_with(prefix);
         above && self.is_below_end(prefix)
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_before_the_range_counts_for_nothing() {
+    fn a_position_before_the_range_is_ignored() {
         let range = KeyRange::new("b", "d");
         assert!(Remainder::of(&range, Some(b"a")).contains(b"b"));
         assert!(!Remainder::of(&range, Some(b"b")).contains(b"b"));
@@ -76,12 +76,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_reached_exactly_if_some_path_in_it_may_be() {
+    fn a_folder_is_reached_if_a_path_in_it_may_be() {
         let reaches = |start: &str, end: &str, folder: &str| {
             Remainder::of(&KeyRange::new(start, end), None).reaches_into(folder.as_bytes())
         };
         assert!(reaches("a", "b", "a/"));
-        assert!(reaches("a/x", "b", "a/"), "it begins inside");
+        assert!(reaches("a/x", "b", "a/"), "it starts inside");
         assert!(reaches("a/", "b", "a/"));
         assert!(!reaches("a0", "b", "a/"), "everything in it is smaller");
         assert!(!reaches("a", "a/", "a/"), "everything in it is greater");

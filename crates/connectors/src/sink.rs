@@ -1,4 +1,4 @@
-//! Places for results.
+//! Sinks: storage of results.
 
 mod folder;
 #[cfg(feature = "objects")]
@@ -9,12 +9,22 @@ pub use folder::{FileSegment, FolderSink};
 pub use objects::{ObjectSegment, ObjectSink};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId};
 
-/// What the place of a run's segments is called.
+/// The name of the folder of a run's segments.
 fn run_name(run: RunId) -> String {
     format!("{:016x}", run.as_raw())
 }
 
-/// What a segment is called there.
+/// Whether a name is that of a segment, or with `/` that of a part of one in an object store.
+#[must_use]
+pub fn is_segment_name(name: &str) -> bool {
+    let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_part = |text: &str| text.len() >= 8 && text.bytes().all(|it| it.is_ascii_digit());
+    let (segment, part) = name.split_once('/').map_or((name, None), |(it, part)| (it, Some(part)));
+    let is_segment = segment.split_once('-').is_some_and(|(one, two)| is_hex(one) && is_hex(two));
+    is_segment && part.is_none_or(is_part)
+}
+
+/// The name of a segment in that folder.
 fn segment_name(shard: ShardId, fence: FenceEpoch) -> String {
     format!("{:016x}-{:016x}", shard.as_raw(), fence.as_raw())
 }

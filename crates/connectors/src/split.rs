@@ -1,12 +1,12 @@
-//! Where to cut a list of weighted pieces.
+//! Cuts of a list of weighted pieces.
 
-/// A piece of the key space: from its key up to the key of the next one.
+/// A piece of the key space: from its key to the key of the next piece.
 pub(crate) struct Piece {
     pub(crate) key: Vec<u8>,
     pub(crate) weight: u64,
 }
 
-/// The piece, never the first, before which about `fraction` of the weight lies.
+/// The piece before which about `fraction` of the weight lies. Never the first.
 pub(crate) fn nearest_cut(pieces: &[Piece], fraction: f64) -> Option<usize> {
     let target = share(total(pieces), fraction);
     let mut before = 0_u64;
@@ -29,11 +29,11 @@ pub(crate) fn even_cuts(pieces: &[Piece], wanted: usize) -> Vec<Vec<u8>> {
     let mut before = 0_u128;
     let mut part = 1;
     for (at, piece) in pieces.iter().enumerate() {
-        // The next part begins where half of this piece would lie beyond the border.
+        // The next part starts where half of this piece would be beyond the border.
         let middle = before + u128::from(piece.weight) / 2;
         if at > 0 && part < wanted && middle * wanted >= total * part {
             cuts.push(piece.key.clone());
-            // A piece may be worth several parts; it takes them all.
+            // A heavy piece may fill several parts.
             part = (middle * wanted / total.max(1) + 1).max(part + 1);
         }
         before += u128::from(piece.weight);
@@ -41,7 +41,7 @@ pub(crate) fn even_cuts(pieces: &[Piece], wanted: usize) -> Vec<Vec<u8>> {
     cuts
 }
 
-/// The given share of a total; one that makes no sense is taken for a half.
+/// The given share of a total. A fraction that is not finite counts as a half.
 pub(crate) fn share(total: u64, fraction: f64) -> u64 {
     let fraction = if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.5 };
     (total as f64 * fraction) as u64
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_is_where_the_weights_before_it_are_nearest_to_the_fraction() {
+    fn the_cut_is_nearest_to_the_fraction_by_weight() {
         assert_eq!(nearest_cut(&pieces(&[1, 1, 1, 1]), 0.5), Some(2));
         assert_eq!(nearest_cut(&pieces(&[1, 1, 1, 1]), 0.0), Some(1));
         assert_eq!(nearest_cut(&pieces(&[1, 1, 1, 1]), 1.0), Some(3));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn even_cuts_give_no_more_parts_than_wanted_and_none_without_a_piece() {
+    fn even_cuts_give_at_most_the_wanted_parts() {
         assert_eq!(even_cuts(&pieces(&[1; 8]), 4), [[2], [4], [6]]);
         assert_eq!(even_cuts(&pieces(&[1; 3]), 100), [[1], [2]]);
         assert_eq!(even_cuts(&pieces(&[100, 1, 1]), 4), [[1]]);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_serves_a_range_that_shrank_and_none_that_reaches_further() {
+    fn a_walk_serves_a_narrowed_range_but_not_a_wider_one() {
         let cache = WalkCache::new();
         cache.put(b"k".to_vec(), b"t".to_vec(), 1, 7);
         assert_eq!(cache.take(&behind("k", "z")), None);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_walks_go_when_there_are_too_many_or_too_large_ones() {
+    fn the_oldest_walks_are_evicted() {
         let cache = WalkCache::new();
         for key in 0..=WALKS_MAX as u8 {
             cache.put(vec![key], Vec::new(), 1, key);

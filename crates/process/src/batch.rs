@@ -12,12 +12,12 @@ use super::run::{Failed, Finished, Invocation};
 use super::spill::Spill;
 use super::template::{Template, text_of};
 
-/// What ends an item on a program's input.
+/// The separator of items on a program's stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchInput {
-    /// A newline. An item with one in it fails, because it would be taken for two.
+    /// A newline. An item that contains a newline fails, because the program would read two.
     Lines,
-    /// A zero, for items that may have newlines in them.
+    /// NUL, for items that may contain newlines.
     Nul,
 }
 
@@ -29,16 +29,16 @@ impl BatchInput {
         }
     }
 
-    const fn end_shown(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Lines => "newline",
-            Self::Nul => "zero",
+            Self::Nul => "NUL",
         }
     }
 }
 
-/// Runs a program for many items at once: as arguments, where the command has a place for them,
-/// and on its input otherwise.
+/// Runs a program per batch. The items are its arguments where the command has a placeholder, and
+/// are written to its stdin otherwise.
 pub struct ProcessPerBatch {
     template: Template,
     guard: Arc<ProcessGuard>,
@@ -69,22 +69,21 @@ impl ProcessPerBatch {
         input
     }
 
-    /// Whether a program would take an item for several.
-    fn is_torn(&self, item: &Item) -> bool {
-        !self.template.has_place() && text_of(item).contains(&self.input.end())
+    /// Whether a program would read an item as several.
+    fn has_separator(&self, item: &Item) -> bool {
+        !self.template.has_placeholder() && text_of(item).contains(&self.input.end())
     }
 
-    fn torn(&self) -> ItemFailure {
-        let end = self.input.end_shown();
-        let detail =
-            format!("it has a {end} in it, and on the command's input each item ends with a {end}");
+    fn separator_failure(&self) -> ItemFailure {
+        let end = self.input.name();
+        let detail = format!("it contains a {end}, which separates items on the command's input");
         ItemFailure::fatal(ParkReason::Other, detail).own()
     }
 
-    /// Runs the program once for all of a batch. What it wrote is in the record of the first item.
-    async fn together(&self, batch: Batch<'_>) -> Result<Vec<Outcome>, Failed> {
+    /// Runs the program once for a batch. Its output is in the record of the first item.
+    async fn run_together(&self, batch: Batch<'_>) -> Result<Vec<Outcome>, Failed> {
         let Some(first) = batch.items.first() else { return Ok(Vec::new()) };
-        let (arguments, input) = if self.template.has_place() {
+        let (arguments, input) = if self.template.has_placeholder() {
             (self.template.for_items(batch.items), None)
         } else {
             (self.template.arguments().to_vec(), Some(self.input(batch.items)))
@@ -119,17 +118,17 @@ impl Handler for ProcessPerBatch {
         failure_line(item, failure)
     }
 
-    /// If the program fails, all have failed together, and each is tried alone. If it cannot even
-    /// be started with so many or such items, it gets them in parts.
+    /// If the program fails, all items of the batch fail, and each is retried alone. If it cannot
+    /// be started with these arguments, the batch is divided.
     async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.items.len());
-        // What is left, the next part last.
+        // The remaining parts, the next one last.
         let mut parts = vec![batch.items];
         while let Some(items) = parts.pop() {
-            if let Some(at) = items.iter().position(|item| self.is_torn(item)) {
+            if let Some(at) = items.iter().position(|item| self.has_separator(item)) {
                 let (before, rest) = items.split_at_checked(at).unwrap_or((items, &[]));
                 if before.is_empty() {
-                    outcomes.push(Err(self.torn()));
+                    outcomes.push(Err(self.separator_failure()));
                     parts.push(rest.get(1..).unwrap_or_default());
                 } else {
                     parts.extend([rest, before]);
@@ -137,9 +136,9 @@ impl Handler for ProcessPerBatch {
                 continue;
             }
             let sequence = batch.sequence + outcomes.len() as u64;
-            match self.together(Batch { sequence, items, ..batch }).await {
+            match self.run_together(Batch { sequence, items, ..batch }).await {
                 Ok(done) => outcomes.extend(done),
-                Err(Failed::Unfit(_)) if items.len() > 1 => {
+                Err(Failed::BadArguments(_)) if items.len() > 1 => {
                     let halves = items.split_at_checked(items.len() / 2);
                     let (left, right) = halves.unwrap_or((items, &[]));
                     parts.extend([right, left]);

@@ -56,7 +56,7 @@ impl Handler for ProcessPerItem {
     }
 }
 
-/// The line of an item whose program ended well.
+/// The result line of an item whose program succeeded.
 pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Outcome {
     let (stdout, long) = match &finished.output {
         Output::Inline(bytes) => (Some(KeyText::new(bytes)), None),
@@ -71,7 +71,7 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
         attempt: (attempt > 1).then_some(attempt),
         batch,
         stdout,
-        stdout_path: long.map(|long| KeyText::new(long.place.as_os_str().as_bytes())),
+        stdout_path: long.map(|long| KeyText::new(long.location.as_os_str().as_bytes())),
         stdout_bytes: long.map(|long| long.bytes),
         stdout_blake3: long.map(|long| long.blake3.as_str().into()),
         failed: None,
@@ -79,12 +79,12 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
     record.to_line().map_err(unwritten)
 }
 
-/// A result that cannot be written is no result: an item without one is not done.
+/// An item whose result cannot be encoded is not done.
 fn unwritten(error: io::Error) -> ItemFailure {
     ItemFailure::fatal(ParkReason::Other, format!("its result cannot be written: {error}")).own()
 }
 
-/// The number of a row as people count.
+/// The row number, from 1.
 pub(super) const fn row_of(item: &Item) -> Option<u64> {
     match item.payload {
         Payload::Row { number, .. } => Some(number.saturating_add(1)),
@@ -92,7 +92,7 @@ pub(super) const fn row_of(item: &Item) -> Option<u64> {
     }
 }
 
-/// The line of an item that failed where it cannot be set aside.
+/// The result line of a failed item that cannot be parked.
 pub(super) fn failure_line(item: &Item, failure: &ItemFailure) -> Outcome {
     let record = ItemRecord {
         key: KeyText::new(&item.key),

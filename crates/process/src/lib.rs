@@ -4,8 +4,8 @@
 //! killed when the work is dropped, and by a small process in it when the pipe from its worker
 //! closes. So no program outlives its worker.
 //!
-//! Programs are a feature, `programs`, and so is the built-in handler that looks for secrets,
-//! `scan`. Without them the crate has the records of results only.
+//! The feature `programs` has the handlers that run programs, the feature `scan` the built-in
+//! handler that searches for secrets. Without features the crate has only the records of results.
 #![forbid(unsafe_code)]
 
 mod record;
@@ -36,7 +36,7 @@ pub use guard::{ProcessGuard, ProcessGuardError};
 #[cfg(feature = "programs")]
 pub use item::ProcessPerItem;
 #[cfg(feature = "programs")]
-pub use persistent::{PersistentError, PersistentProcess};
+pub use persistent::{Incoming, PersistentError, PersistentProcess, parse_line};
 pub use record::{ItemRecord, KeyText};
 #[cfg(feature = "programs")]
 pub use spill::{Spill, SpillStore};

@@ -1,47 +1,63 @@
-//! What a program writes.
+//! Reading the output of programs.
 
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use shardwright_coordination::ParkReason;
 use shardwright_worker::handler::{Assignment, ItemFailure};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::spill::{Spill, SpillFile, Spilled};
 
-/// How much of what a program complains about is kept.
-pub(super) const COMPLAINT_BYTES: usize = 8 * 1_024;
+/// Bytes of a program's stderr that are kept.
+pub(super) const STDERR_BYTES: usize = 8 * 1_024;
 const READ_BYTES: usize = 16 * 1_024;
 
-/// What a program wrote.
+/// Permissions of long outputs, which are results, before the umask.
+pub(super) const RESULT_MODE: u32 = 0o666;
+/// Permissions of logs, before the umask. A program writes into them what it does not expect to be
+/// published.
+pub(super) const LOG_MODE: u32 = 0o640;
+
+/// Options that create a file for output. A link is not followed.
+pub(super) fn created(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+/// The stdout of a program.
 pub(super) enum Output {
     Inline(Vec<u8>),
     File(Spilled),
 }
 
-/// What a program wrote could not be taken in, or there is no place for it. That is not the fault
-/// of what it worked on: with the next item it would be the same.
+/// Output could not be read or stored. The cause is the worker, not the item: the next item would
+/// fail as well.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unkept {
-    #[error("what a program writes cannot be read: {0}")]
+pub(super) enum OutputError {
+    #[error("the output of a program cannot be read: {0}")]
     Unread(io::Error),
-    #[error("what a program wrote cannot be kept in {}: {error}", place.display())]
-    NoPlace { place: PathBuf, error: io::Error },
+    #[error("the output of a program cannot be stored in {}: {error}", location.display())]
+    Unstored { location: PathBuf, error: io::Error },
 }
 
-impl Unkept {
-    pub(super) fn at(place: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::NoPlace { place: place.to_owned(), error }
+impl OutputError {
+    pub(super) fn at(location: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Unstored { location: location.to_owned(), error }
     }
 }
 
-impl From<Unkept> for ItemFailure {
-    fn from(unkept: Unkept) -> Self {
-        Self::fatal(ParkReason::Other, unkept.to_string()).of_worker()
+impl From<OutputError> for ItemFailure {
+    fn from(error: OutputError) -> Self {
+        Self::fatal(ParkReason::Other, error.to_string()).of_worker()
     }
 }
 
-/// What a program has written so far, in memory or in a file.
+/// The output of a program so far, in memory or in a file.
 pub(super) struct Gathered<'a> {
     spill: &'a Spill,
     assignment: &'a Assignment,
@@ -55,24 +71,24 @@ impl<'a> Gathered<'a> {
         Self { spill, assignment, sequence, bytes: Vec::new(), file: None }
     }
 
-    /// Reads until there is no more. Whoever drops the future keeps what was read.
+    /// Reads to the end. If the future is dropped, what was read is kept.
     pub(super) async fn read(
         &mut self,
         stdout: Option<impl AsyncRead + Unpin>,
-    ) -> Result<(), Unkept> {
+    ) -> Result<(), OutputError> {
         let Some(mut stdout) = stdout else { return Ok(()) };
         let mut buffer = Vec::new();
         loop {
             buffer.clear();
             buffer.reserve(READ_BYTES);
-            if stdout.read_buf(&mut buffer).await.map_err(Unkept::Unread)? == 0 {
+            if stdout.read_buf(&mut buffer).await.map_err(OutputError::Unread)? == 0 {
                 return Ok(());
             }
             self.add(&buffer)?;
         }
     }
 
-    fn add(&mut self, bytes: &[u8]) -> Result<(), Unkept> {
+    fn add(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         if let Some(file) = &mut self.file {
             return file.append(bytes);
         }
@@ -87,8 +103,8 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// All of it, made durable if it is in a file.
-    pub(super) async fn finish(self) -> Result<Output, Unkept> {
+    /// Returns the output, made durable if it is in a file.
+    pub(super) async fn finish(self) -> Result<Output, OutputError> {
         match self.file {
             Some(file) => Ok(Output::File(file.finish().await?)),
             None => Ok(Output::Inline(self.bytes)),
@@ -96,14 +112,14 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Keeps the last of what a program complains about.
+/// Reads stderr, and keeps its end.
 pub(super) async fn keep_last(kept: &mut Vec<u8>, stderr: Option<impl AsyncRead + Unpin>) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = Vec::with_capacity(READ_BYTES);
     while let Ok(1..) = stderr.read_buf(&mut buffer).await {
         kept.extend_from_slice(&buffer);
         buffer.clear();
-        let extra = kept.len().saturating_sub(COMPLAINT_BYTES);
+        let extra = kept.len().saturating_sub(STDERR_BYTES);
         kept.drain(..extra);
     }
 }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use error::PersistentError;
+pub use message::{Incoming, parse as parse_line};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use tokio::sync::RwLock;
 use tokio::time::timeout;

@@ -1,4 +1,4 @@
-//! The line that a program's run leaves in the results.
+//! The result line of an item.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// Bytes as JSON: text where they are, base64 where they are not.
+/// Bytes as JSON: a string if they are UTF-8, base64 otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeyText<'a> {
-    /// Text.
+    /// UTF-8.
     Text(Cow<'a, str>),
     /// Anything else.
     Bytes {
@@ -21,7 +21,7 @@ pub enum KeyText<'a> {
 }
 
 impl<'a> KeyText<'a> {
-    /// Writes bytes.
+    /// Encodes bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         match str::from_utf8(bytes) {
@@ -30,7 +30,7 @@ impl<'a> KeyText<'a> {
         }
     }
 
-    /// The same, for as long as one likes.
+    /// The same value without a borrow.
     #[must_use]
     pub fn into_owned(self) -> KeyText<'static> {
         match self {
@@ -39,7 +39,7 @@ impl<'a> KeyText<'a> {
         }
     }
 
-    /// The bytes; none if it is no base64.
+    /// The bytes. None if the base64 is invalid.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
@@ -49,58 +49,58 @@ impl<'a> KeyText<'a> {
     }
 }
 
-/// What came of an item.
+/// The result line of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRecord<'a> {
     /// Its key.
     #[serde(borrow)]
     pub key: KeyText<'a>,
-    /// Which row it is, counted from one, if it is one.
+    /// The row number, from 1, if the item is a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// How many bytes the item stands for.
+    /// Size of the item in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
-    /// How the program ended.
+    /// Exit code of the program.
     pub exit: i32,
-    /// How long it took.
+    /// Run time in milliseconds.
     pub ms: u64,
-    /// Which try it was, if not the first.
+    /// Number of the try, if not the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The sequence of the first item of its batch, if it was in one.
+    /// Sequence number of the first item of its batch, if it was in a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
-    /// What the program wrote.
+    /// The stdout of the program.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<KeyText<'a>>,
-    /// Where what it wrote is, if it is long.
+    /// The path or URL of a long stdout.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub stdout_path: Option<KeyText<'a>>,
-    /// How many bytes are there.
+    /// Length of the long stdout in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_bytes: Option<u64>,
-    /// Their BLAKE3, in hex.
+    /// BLAKE3 of the long stdout, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_blake3: Option<Cow<'a, str>>,
-    /// What went wrong, in a run whose cursors move when items are handed out.
+    /// The failure, in a run whose cursors move at dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
 impl ItemRecord<'_> {
-    /// The line for the results.
+    /// Encodes the line.
     pub fn to_line(&self) -> io::Result<Vec<u8>> {
         to_line(self)
     }
 }
 
-/// A record as a line of JSON.
+/// Encodes a record as a line of JSON.
 pub(crate) fn to_line(record: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(128);
     serde_json::to_writer(&mut line, record)?;
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_came_of_an_item() {
+    fn a_line_leaves_out_absent_fields() {
         let line = record(b"a/b").to_line().unwrap();
         let expected = "{\"key\":\"a/b\",\"bytes\":7,\"exit\":0,\"ms\":3,\"stdout\":\"hi\\n\"}\n";
         assert_eq!(String::from_utf8(line).unwrap(), expected);
     }
 
     #[test]
-    fn keys_that_are_no_text_come_back_byte_for_byte() {
+    fn keys_round_trip_byte_for_byte() {
         for key in [b"a\xff\n".as_slice(), b"plain", b"\"quoted\"", b""] {
             let line = record(key).to_line().unwrap();
             let read: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_the_path_of_long_output() {
+    fn the_path_of_a_long_output_round_trips() {
         for path in [b"/spill/\xff/1".as_slice(), b"/spill/1"] {
             let record = ItemRecord { stdout_path: Some(KeyText::new(path)), ..record(b"a") };
             let line = record.to_line().unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error_and_no_empty_line() {
+    fn an_encoding_failure_is_an_error_and_not_an_empty_line() {
         struct Unwritable;
         impl Serialize for Unwritable {
             fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! Running one program to its end.
+//! Running one program.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,14 +18,14 @@ use tokio::time::timeout;
 
 use super::guard::{Group, ProcessGuard, ProcessGuardError};
 use super::item::row_of;
-use super::output::{Gathered, Output, Unkept, keep_last};
+use super::output::{Gathered, Output, OutputError, keep_last};
 use super::spill::Spill;
 
-/// How long what a program has started may keep its pipes open after its end. What is written
-/// later is nobody's output, and waiting for more would be waiting for ever.
+/// How long children of a program may keep its pipes open after it exited. Later output is dropped,
+/// because waiting for it might never end.
 const LEFTOVER_WAIT: Duration = Duration::from_millis(500);
 
-/// A program, what it gets, and under which right.
+/// A program with its arguments, its input and the lease that it runs under.
 pub(super) struct Invocation<'a> {
     pub(super) guard: &'a ProcessGuard,
     pub(super) program: &'a OsStr,
@@ -39,25 +39,24 @@ pub(super) struct Invocation<'a> {
     pub(super) item: &'a Item,
 }
 
-/// How a program ended well.
+/// A program that succeeded.
 pub(super) struct Finished {
     pub(super) took: Duration,
     pub(super) output: Output,
 }
 
-/// How a program did not.
+/// A program that failed.
 pub(super) enum Failed {
-    /// It was not started, because of its arguments: they are too long together, or one of them
-    /// cannot be one.
-    Unfit(ItemFailure),
-    /// It was not started for another reason, or it says that it failed.
+    /// It was not started because of its arguments: they are too long, or one is invalid.
+    BadArguments(ItemFailure),
+    /// It was not started for another reason, or it exited with a failure.
     Other(ItemFailure),
 }
 
 impl Failed {
-    /// What that means for each of `items` items that were worked on together.
+    /// The failure of each of `items` items that were processed together.
     pub(super) fn for_each_of(self, items: usize) -> ItemFailure {
-        let (Self::Unfit(failure) | Self::Other(failure)) = self;
+        let (Self::BadArguments(failure) | Self::Other(failure)) = self;
         match failure.cause {
             FailureCause::Unclear if items == 1 => failure.own(),
             FailureCause::Unclear | FailureCause::Item | FailureCause::Worker => failure,
@@ -65,16 +64,16 @@ impl Failed {
     }
 }
 
-/// How a program ended.
+/// A program that exited.
 struct Ended {
     status: ExitStatus,
-    /// Whether nobody has its pipes any more.
+    /// Whether its pipes are closed.
     is_all_read: bool,
 }
 
 impl Invocation<'_> {
-    /// Runs the program. Whoever drops the future kills it, and all that it has started. So does
-    /// its failure: nobody is to work beside the next try.
+    /// Runs the program. Dropping the future kills it and its children. So does a failure: no child
+    /// may run beside the next try.
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
         let unguarded = |error: ProcessGuardError| {
@@ -89,42 +88,41 @@ impl Invocation<'_> {
             }
         };
         let mut output = Gathered::new(self.spill, self.assignment, self.sequence);
-        let mut complaint = Vec::new();
-        let followed = self.follow(&mut child, &mut output, &mut complaint).await;
-        let Ended { status, is_all_read } = followed.map_err(Failed::Other)?;
+        let mut stderr = Vec::new();
+        let ended = self.wait(&mut child, &mut output, &mut stderr).await;
+        let Ended { status, is_all_read } = ended.map_err(Failed::Other)?;
         if !status.success() {
-            return Err(Failed::Other(ItemFailure::retryable(describe(status, &complaint))));
+            return Err(Failed::Other(ItemFailure::retryable(describe(status, &stderr))));
         }
         if is_all_read {
             self.guard.put_back(group);
         } else {
             drop(group);
         }
-        let output = output.finish().await.map_err(|unkept| Failed::Other(unkept.into()))?;
+        let output = output.finish().await.map_err(|error| Failed::Other(error.into()))?;
         Ok(Finished { took: start.elapsed(), output })
     }
 
-    /// Follows a program to its end and that of its output, or a little longer than its own. If
-    /// its output cannot be kept, that is not waited for: a program whose output nobody takes any
-    /// more would end in some way, or never.
-    async fn follow(
+    /// Waits for the program to exit and for its pipes to close, for a limited time. Returns at
+    /// once if its output cannot be stored: a program whose output is not read may never exit.
+    async fn wait(
         &self,
         child: &mut Child,
         output: &mut Gathered<'_>,
-        complaint: &mut Vec<u8>,
+        stderr_end: &mut Vec<u8>,
     ) -> Result<Ended, ItemFailure> {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, &self.input) {
-                // A program need not read all that it is given.
+                // A program may exit without reading all its input.
                 let _closed = stdin.write_all(input).await;
             }
         };
         let mut pipes = pin!(async {
             let others = async {
-                tokio::join!(keep_last(complaint, stderr), feed);
-                Ok::<(), Unkept>(())
+                tokio::join!(keep_last(stderr_end, stderr), feed);
+                Ok::<(), OutputError>(())
             };
             tokio::try_join!(output.read(stdout), others)
         });
@@ -141,7 +139,9 @@ impl Invocation<'_> {
             }
         };
         let is_all_read = read.transpose()?.is_some();
-        let lost = |error| ItemFailure::retryable(format!("it was lost: {error}")).of_worker();
+        let lost = |error| {
+            ItemFailure::retryable(format!("its exit status is unknown: {error}")).of_worker()
+        };
         Ok(Ended { status: status.map_err(lost)?, is_all_read })
     }
 
@@ -151,7 +151,7 @@ impl Invocation<'_> {
         command
             .args(&self.arguments)
             .env("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()))
-            .env("SHARDWRIGHT_KEY", key_shown(self.item))
+            .env("SHARDWRIGHT_KEY", key_variable(self.item))
             .env("SHARDWRIGHT_SHARD", format!("{:016x}", shard.as_raw()))
             .env("SHARDWRIGHT_FENCE", fence.as_raw().to_string())
             .env("SHARDWRIGHT_SEQUENCE", self.sequence.to_string())
@@ -168,10 +168,9 @@ impl Invocation<'_> {
     }
 }
 
-/// An item's key for the environment, which has no place for zeros: a row by its number, counted
-/// from one, everything else byte by byte. With the run it names the item, whoever works on it and
-/// how often.
-fn key_shown(item: &Item) -> OsString {
+/// An item's key for an environment variable, which cannot contain NUL: a row by its number from 1,
+/// any other item byte by byte. Run and key identify the item across tries and workers.
+fn key_variable(item: &Item) -> OsString {
     match row_of(item) {
         Some(row) => row.to_string().into(),
         None if item.key.contains(&0) => item.name().into(),
@@ -179,16 +178,17 @@ fn key_shown(item: &Item) -> OsString {
     }
 }
 
-pub(super) fn describe(status: ExitStatus, complaint: &[u8]) -> String {
+/// The exit status and the end of stderr, as text.
+pub(super) fn describe(status: ExitStatus, stderr: &[u8]) -> String {
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => "ended in an unknown way".to_owned(),
+        (None, None) => "unknown exit status".to_owned(),
     };
-    let complaint = String::from_utf8_lossy(complaint);
-    match complaint.trim() {
+    let stderr = String::from_utf8_lossy(stderr);
+    match stderr.trim() {
         "" => how,
-        complaint => format!("{how}: {complaint}"),
+        stderr => format!("{how}: {stderr}"),
     }
 }
 
@@ -196,14 +196,14 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failed {
     let detail = format!("{} cannot be started: {error}", program.display());
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
-            Failed::Unfit(ItemFailure::fatal(ParkReason::Other, detail))
+            Failed::BadArguments(ItemFailure::fatal(ParkReason::Other, detail))
         }
         _ => Failed::Other(without_program(error, detail)),
     }
 }
 
-/// What it means that a program cannot be started, whatever it would have been given. One that is
-/// not there, or is none, does not become one by itself; what the machine lacks may come.
+/// The failure of a program that cannot be started with any item. A missing or invalid program is
+/// permanent, a shortage of the machine is retried.
 pub(super) fn without_program(error: &io::Error, detail: String) -> ItemFailure {
     let failure = match Errno::from_io_error(error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NOEXEC) => {
@@ -219,12 +219,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_arguments_that_cannot_be_given_are_an_items_fault() {
+    fn only_invalid_arguments_are_blamed_on_the_item() {
         for (errno, is_retryable) in [
             (Errno::NOENT, false),
             (Errno::ACCESS, false),
             (Errno::NOEXEC, false),
-            // Its group is gone; the next has another.
+            // Its process group is gone. A retry gets another.
             (Errno::PERM, true),
             (Errno::AGAIN, true),
             (Errno::NOMEM, true),
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, is_retryable));
         }
         let too_long = not_started(OsStr::new("tool"), &Errno::TOOBIG.into());
-        assert!(matches!(too_long, Failed::Unfit(_)));
+        assert!(matches!(too_long, Failed::BadArguments(_)));
         assert_eq!(too_long.for_each_of(1).cause, FailureCause::Item);
     }
 }

@@ -1,4 +1,4 @@
-//! The built-in handler: looking for secrets.
+//! The built-in handler, which searches for secrets.
 //!
 //! Each item leaves one [line](ScanRecord) in the results, with or without findings, so that the
 //! results list all scanned items. `shardwright-scan` defines what a secret is.
@@ -16,10 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
-pub use shardwright_scan::report::{Totals, uri};
-pub use shardwright_scan::{
-    FileReport, Format, Report, RuleSet, RulesError, Scanner, Scratch, Secrecy, Skipped,
-};
+use shardwright_scan::{FileReport, Scratch};
+pub use shardwright_scan::{Format, Report, RuleSet, Scanner, Secrecy, Totals, uri};
 
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
@@ -30,7 +28,7 @@ use crate::record::{KeyText, to_line};
 /// after a kill.
 const BATCH: usize = 16;
 
-/// The line that a scanned item leaves in the results.
+/// The result line of a scanned item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScanRecord<'a> {
     /// Its key.
@@ -62,28 +60,28 @@ impl<'a> ScanRecord<'a> {
     }
 }
 
-/// Looks for secrets in items.
+/// Searches items for secrets.
 #[derive(Clone)]
 pub struct ScanHandler {
-    bench: Arc<Bench>,
+    scanning: Arc<Scanning>,
     #[cfg(feature = "objects")]
     store: Option<Arc<dyn ObjectStore>>,
 }
 
-/// What threads need to look at items.
-struct Bench {
+/// The scanner, and the reusable memory of its threads.
+struct Scanning {
     scanner: Scanner,
-    /// What threads have left behind for the next.
+    /// Unused scratches.
     scratches: Mutex<Vec<Scratch>>,
 }
 
 impl ScanHandler {
-    /// Looks for what a scanner finds.
+    /// A handler that uses `scanner`.
     #[must_use]
     pub fn new(scanner: Scanner) -> Self {
-        let bench = Arc::new(Bench { scanner, scratches: Mutex::default() });
+        let scanning = Arc::new(Scanning { scanner, scratches: Mutex::default() });
         Self {
-            bench,
+            scanning,
             #[cfg(feature = "objects")]
             store: None,
         }
@@ -99,7 +97,7 @@ impl ScanHandler {
     #[cfg(feature = "objects")]
     async fn object(&self, item: &Item, path: &str, attempt: u32) -> Outcome {
         let Some(store) = &self.store else { return Err(no_reader()) };
-        let report = object::scan(&self.bench, store, item, path).await?;
+        let report = object::scan(&self.scanning, store, item, path).await?;
         line(item, attempt, report)
     }
 
@@ -109,7 +107,7 @@ impl ScanHandler {
     }
 }
 
-impl Bench {
+impl Scanning {
     fn scratch(&self) -> Scratch {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
@@ -137,16 +135,16 @@ impl Handler for ScanHandler {
             let is_object = |item: &Item| matches!(item.payload, Payload::Object { .. });
             let count = items.iter().position(is_object).unwrap_or(items.len());
             let (local, rest) = items.split_at_checked(count).unwrap_or((items, &[]));
-            let (bench, local) = (Arc::clone(&self.bench), local.to_vec());
-            outcomes.extend(on_own_thread(move |lost| bench.local(&local, attempt, lost)).await);
+            let (scanning, local) = (Arc::clone(&self.scanning), local.to_vec());
+            outcomes.extend(on_own_thread(move |lost| scanning.local(&local, attempt, lost)).await);
             items = rest;
         }
         outcomes
     }
 }
 
-impl Bench {
-    /// Looks at items that need no waiting for a network.
+impl Scanning {
+    /// Scans files and rows.
     fn local(&self, items: &[Item], attempt: u32, lost: &AtomicBool) -> Vec<Outcome> {
         let mut scratch = self.scratch();
         let each = items.iter().map(|item| {
@@ -175,11 +173,11 @@ fn line(item: &Item, attempt: u32, report: FileReport) -> Outcome {
     ScanRecord::new(item, attempt, report).to_line().map_err(unwritten)
 }
 
-/// Runs what takes a while beside the tasks. It gets to know when nobody waits for it any more.
+/// Runs `work` on the blocking pool. Its flag is set when the future is dropped.
 async fn on_own_thread<T: Default + Send + 'static>(
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
 ) -> T {
-    /// Tells the thread when the future is dropped.
+    /// Sets the flag when the future is dropped.
     struct Waiting(Arc<AtomicBool>);
     impl Drop for Waiting {
         fn drop(&mut self) {
@@ -192,7 +190,7 @@ async fn on_own_thread<T: Default + Send + 'static>(
         Ok(done) => done,
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime is ending, and so is everybody who could want to know.
+            // The runtime is shutting down, so nothing reads the result.
             Err(_) => T::default(),
         },
     }

@@ -1,4 +1,4 @@
-//! Output that is too long to be part of a result.
+//! Storage of output that is too long for a result line.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,56 +8,56 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use shardwright_worker::handler::Assignment;
 
-use super::output::Unkept;
+use super::output::{OutputError, RESULT_MODE, created};
 
-/// A place that finished spill files are uploaded to.
+/// A store to which finished spill files are uploaded.
 pub trait SpillStore: Send + Sync + 'static {
-    /// Returns the address of an object.
-    fn place(&self, name: &str) -> String;
+    /// Returns the URL of an object.
+    fn url_of(&self, name: &str) -> String;
 
-    /// Uploads a file as an object, which appears whole.
+    /// Uploads a file as an object, atomically.
     fn put_file<'a>(&'a self, name: &'a str, file: &'a mut File) -> BoxFuture<'a, io::Result<()>>;
 }
 
-/// A folder for what a program wrote, where it wrote much.
+/// Stores long outputs of programs in files.
 #[derive(Clone)]
 pub struct Spill {
     folder: PathBuf,
-    /// The longest output that is kept in the result itself.
+    /// Longest output that is part of the result line.
     pub inline_bytes: usize,
     uploads: Option<Arc<dyn SpillStore>>,
 }
 
 impl Spill {
-    /// Puts output of more than `inline_bytes` into files of `folder`.
+    /// Stores outputs of more than `inline_bytes` in files of `folder`.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>, inline_bytes: usize) -> Self {
         Self { folder: folder.into(), inline_bytes, uploads: None }
     }
 
-    /// Moves finished files to another place.
+    /// Uploads finished files to a store.
     #[must_use]
     pub fn to_store(mut self, store: Arc<dyn SpillStore>) -> Self {
         self.uploads = Some(store);
         self
     }
 
-    /// Begins the file of an item. Its name is the attempt's own, so that two owners never write
-    /// to the same file.
+    /// Creates the file of an item. The fence is part of its name, so two owners never write to the
+    /// same file.
     pub(super) fn begin(
         &self,
         assignment: &Assignment,
         sequence: u64,
-    ) -> Result<SpillFile, Unkept> {
+    ) -> Result<SpillFile, OutputError> {
         let Assignment { run, shard, fence, .. } = assignment;
         let run = format!("{:016x}", run.as_raw());
         let folder = self.folder.join(&run);
-        fs::create_dir_all(&folder).map_err(Unkept::at(&folder))?;
+        fs::create_dir_all(&folder).map_err(OutputError::at(&folder))?;
         let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
         let path = folder.join(&name);
-        let mut options = File::options();
+        let mut options = created(RESULT_MODE);
         let opened = options.read(true).write(true).create(true).truncate(true).open(&path);
-        let file = opened.map_err(Unkept::at(&path))?;
+        let file = opened.map_err(OutputError::at(&path))?;
         Ok(SpillFile {
             path,
             file,
@@ -69,15 +69,15 @@ impl Spill {
     }
 }
 
-/// Output that is elsewhere, and what tells it from any other.
+/// A stored long output.
 pub(super) struct Spilled {
-    /// Its path or address.
-    pub(super) place: PathBuf,
+    /// Its path or URL.
+    pub(super) location: PathBuf,
     pub(super) bytes: u64,
     pub(super) blake3: String,
 }
 
-/// The output of one item. Whoever drops it before its end takes it away: nobody would name it.
+/// The output of one item. Dropping it before `finish` deletes the file.
 pub(super) struct SpillFile {
     path: PathBuf,
     file: File,
@@ -88,28 +88,27 @@ pub(super) struct SpillFile {
 }
 
 impl SpillFile {
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Unkept> {
-        self.file.write_all(bytes).map_err(Unkept::at(&self.path))?;
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        self.file.write_all(bytes).map_err(OutputError::at(&self.path))?;
         self.bytes += bytes.len() as u64;
         self.hasher.update(bytes);
         Ok(())
     }
 
-    /// Makes it durable and says what it is, and where.
-    pub(super) async fn finish(mut self) -> Result<Spilled, Unkept> {
+    /// Makes the output durable, and returns its location, length and digest.
+    pub(super) async fn finish(mut self) -> Result<Spilled, OutputError> {
         let (bytes, blake3) = (self.bytes, self.hasher.finalize().to_hex().to_string());
         if let Some((store, name)) = self.upload.take() {
-            let place = PathBuf::from(store.place(&name));
-            store.put_file(&name, &mut self.file).await.map_err(Unkept::at(&place))?;
-            return Ok(Spilled { place, bytes, blake3 });
+            let location = PathBuf::from(store.url_of(&name));
+            store.put_file(&name, &mut self.file).await.map_err(OutputError::at(&location))?;
+            return Ok(Spilled { location, bytes, blake3 });
         }
-        self.sync().await.map_err(Unkept::at(&self.path))?;
+        self.sync().await.map_err(OutputError::at(&self.path))?;
         self.is_kept = true;
-        Ok(Spilled { place: self.path.clone(), bytes, blake3 })
+        Ok(Spilled { location: self.path.clone(), bytes, blake3 })
     }
 
-    /// Beside the tasks: it may take longer than a lease does, and the task that waits for it is
-    /// the one that renews that.
+    /// Syncs on the blocking pool: it may take longer than a lease, which the calling task renews.
     async fn sync(&self) -> io::Result<()> {
         let (file, folder) = (self.file.try_clone()?, self.path.parent().map(Path::to_owned));
         let synced = tokio::task::spawn_blocking(move || {
@@ -123,8 +122,8 @@ impl SpillFile {
 impl Drop for SpillFile {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What stays behind is in nobody's way: the next try begins the file anew.
-            let _untidy = fs::remove_file(&self.path);
+            // A leftover is harmless: the next try truncates the file.
+            let _leftover = fs::remove_file(&self.path);
         }
     }
 }
@@ -152,22 +151,22 @@ mod tests {
     };
 
     #[test]
-    fn the_task_that_waits_for_a_slow_disk_is_not_held_up() {
+    fn a_slow_disk_does_not_block_the_task() {
         let folder = tempfile::tempdir().unwrap();
         let spill = Spill::new(folder.path(), 0);
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let mut file = spill.begin(&ASSIGNMENT, 4).unwrap();
             file.append(b"long").unwrap();
-            // The only thread for what blocks does so until it is told.
-            let (go_on, told) = mpsc::channel::<()>();
-            let slow = spawn_blocking(move || told.recv());
+            // Occupies the only blocking thread until the sender is dropped.
+            let (go_on, may_go_on) = mpsc::channel::<()>();
+            let slow = spawn_blocking(move || may_go_on.recv());
             let mut finished = pin!(file.finish());
             assert!(futures_util::poll!(&mut finished).is_pending());
             drop(go_on);
             assert!(slow.await.unwrap().is_err());
-            let Ok(spilled) = finished.await else { panic!("it cannot be kept") };
-            assert_eq!((spilled.bytes, fs::read(spilled.place).unwrap()), (4, b"long".to_vec()));
+            let Ok(spilled) = finished.await else { panic!("it cannot be stored") };
+            assert_eq!((spilled.bytes, fs::read(spilled.location).unwrap()), (4, b"long".to_vec()));
         });
     }
 }

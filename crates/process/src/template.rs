@@ -1,21 +1,29 @@
-//! A command with places for items.
+//! A command with placeholders for items.
+
+mod shell;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use shardwright_worker::connector::{Item, Payload};
 
-const PLACE: &[u8] = b"{}";
+const PLACEHOLDER: &[u8] = b"{}";
 
 /// Why a command cannot be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// There is none.
+    /// No command is given.
     #[error("there is no command to run")]
     Empty,
-    /// The program itself would be an item.
-    #[error("the program must not contain {{}}: what to run cannot come from the source")]
-    PlaceInProgram,
+    /// The program contains the placeholder.
+    #[error("the program must not contain {{}}: the source cannot choose what to run")]
+    PlaceholderInProgram,
+    /// A shell would execute the item's text.
+    #[error(
+        "a shell would execute the item's name as code; pass the item as an argument of the \
+         script: `sh -c '… \"$1\"' _ {{}}`"
+    )]
+    PlaceholderInScript,
 }
 
 /// A program and its arguments, in which `{}` stands for an item.
@@ -32,8 +40,11 @@ impl Template {
         if program.is_empty() {
             return Err(TemplateError::Empty);
         }
-        if contains_place(program) {
-            return Err(TemplateError::PlaceInProgram);
+        if contains_placeholder(program) {
+            return Err(TemplateError::PlaceholderInProgram);
+        }
+        if shell::is_in_script(command) {
+            return Err(TemplateError::PlaceholderInScript);
         }
         Ok(Self { program: program.clone(), arguments: arguments.to_vec() })
     }
@@ -44,30 +55,30 @@ impl Template {
         &self.program
     }
 
-    /// Whether an argument has a place for an item.
+    /// Whether an argument contains the placeholder.
     #[must_use]
-    pub fn has_place(&self) -> bool {
-        self.arguments.iter().any(|argument| contains_place(argument))
+    pub fn has_placeholder(&self) -> bool {
+        self.arguments.iter().any(|argument| contains_placeholder(argument))
     }
 
-    /// The arguments for one item. Without a place, it comes last.
+    /// The arguments for one item. Without a placeholder, the item is the last argument.
     #[must_use]
     pub(crate) fn for_item(&self, item: &Item) -> Vec<OsString> {
         let text = text_of(item);
         let mut arguments: Vec<OsString> =
             self.arguments.iter().map(|argument| fill(argument, text)).collect();
-        if !self.has_place() {
+        if !self.has_placeholder() {
             arguments.push(OsStr::from_bytes(text).to_owned());
         }
         arguments
     }
 
-    /// The arguments for some items: each argument with a place is there once for each of them.
+    /// The arguments for a batch. An argument with the placeholder is repeated for each item.
     #[must_use]
     pub(crate) fn for_items(&self, items: &[Item]) -> Vec<OsString> {
         let mut arguments = Vec::with_capacity(self.arguments.len() + items.len());
         for argument in &self.arguments {
-            if contains_place(argument) {
+            if contains_placeholder(argument) {
                 arguments.extend(items.iter().map(|item| fill(argument, text_of(item))));
             } else {
                 arguments.push(argument.clone());
@@ -76,14 +87,14 @@ impl Template {
         arguments
     }
 
-    /// The arguments as they are.
+    /// The arguments, with placeholders.
     #[must_use]
     pub fn arguments(&self) -> &[OsString] {
         &self.arguments
     }
 }
 
-/// What stands for an item on a command line, and on a line of input.
+/// The text of an item on a command line or on stdin.
 #[must_use]
 pub(super) fn text_of(item: &Item) -> &[u8] {
     match &item.payload {
@@ -93,17 +104,17 @@ pub(super) fn text_of(item: &Item) -> &[u8] {
     }
 }
 
-fn contains_place(argument: &OsStr) -> bool {
-    argument.as_bytes().windows(PLACE.len()).any(|window| window == PLACE)
+fn contains_placeholder(argument: &OsStr) -> bool {
+    argument.as_bytes().windows(PLACEHOLDER.len()).any(|window| window == PLACEHOLDER)
 }
 
 fn fill(argument: &OsStr, text: &[u8]) -> OsString {
     let mut filled = Vec::with_capacity(argument.len() + text.len());
     let mut rest = argument.as_bytes();
-    while let Some(at) = rest.windows(PLACE.len()).position(|window| window == PLACE) {
+    while let Some(at) = rest.windows(PLACEHOLDER.len()).position(|window| window == PLACEHOLDER) {
         filled.extend_from_slice(rest.get(..at).unwrap_or_default());
         filled.extend_from_slice(text);
-        rest = rest.get(at + PLACE.len()..).unwrap_or_default();
+        rest = rest.get(at + PLACEHOLDER.len()..).unwrap_or_default();
     }
     filled.extend_from_slice(rest);
     OsString::from_vec(filled)
@@ -129,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_goes_to_every_place_byte_for_byte() {
+    fn an_item_replaces_every_placeholder_byte_for_byte() {
         let template = template(&["cp", "{}", "to/{}.x{}", "-v"]).unwrap();
         let arguments = template.for_item(&row(b"a \xff{}"));
         let expected: [&[u8]; 3] = [b"a \xff{}", b"to/a \xff{}.xa \xff{}", b"-v"];
@@ -137,21 +148,21 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_an_item_comes_last() {
+    fn without_a_placeholder_the_item_comes_last() {
         let arguments = template(&["wc", "-c"]).unwrap().for_item(&row(b"a"));
         assert_eq!(bytes(&arguments), [b"-c".as_slice(), b"a"]);
     }
 
     #[test]
-    fn a_place_takes_all_items_of_a_batch() {
+    fn a_placeholder_takes_all_items_of_a_batch() {
         let arguments = template(&["rm", "--", "{}"]).unwrap().for_items(&[row(b"a"), row(b"b")]);
         assert_eq!(bytes(&arguments), [b"--".as_slice(), b"a", b"b"]);
     }
 
     #[test]
-    fn what_to_run_never_comes_from_the_source() {
-        assert_eq!(template(&["{}", "x"]), Err(TemplateError::PlaceInProgram));
-        assert_eq!(template(&["./{}.sh"]), Err(TemplateError::PlaceInProgram));
+    fn the_program_never_comes_from_the_source() {
+        assert_eq!(template(&["{}", "x"]), Err(TemplateError::PlaceholderInProgram));
+        assert_eq!(template(&["./{}.sh"]), Err(TemplateError::PlaceholderInProgram));
         assert_eq!(template(&[]), Err(TemplateError::Empty));
         assert_eq!(template(&["", "x"]), Err(TemplateError::Empty));
     }

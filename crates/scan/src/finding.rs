@@ -1,56 +1,56 @@
-//! What is told of a secret.
+//! Findings, and how much of a secret they show.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// From how many bytes on a redacted secret keeps its first four.
+/// From this length on, a redacted secret keeps its first four bytes.
 const LONG: usize = 16;
 
-/// What was found in one file.
+/// The findings of one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
-    /// The findings, by where they begin.
+    /// The findings, by their start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// How many more there are than are kept of one file.
+    /// Number of findings beyond the limit of a file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
-    /// Why the file's content was not looked at, if it was not.
+    /// Why the content of the file was not scanned, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why a file's content was not looked at.
+/// Why the content of a file was not scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skipped {
-    /// It is not text.
+    /// It is binary.
     Binary,
-    /// An allowlist names its path.
+    /// An allowlist excludes its path.
     Allowed,
-    /// It is gone.
+    /// It vanished.
     Vanished,
     /// It may not be read.
     Unreadable,
 }
 
-/// A secret, or a file that ought not to be there.
+/// A secret, or a suspicious file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The rule that found it.
     pub rule: String,
-    /// What it has in common with the same secret elsewhere.
+    /// Equal for the same rule and secret in any file.
     pub fingerprint: Fingerprint,
-    /// Where in the file; none if it is the file itself.
+    /// The part of the file. None if the file itself is the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
-    /// The secret, as far as it is shown.
+    /// The secret, redacted or not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub secret: String,
     /// Bits per byte of the secret.
@@ -69,21 +69,21 @@ pub struct Span {
     pub end_line: u64,
     /// The column behind its last character.
     pub end_column: u64,
-    /// Where it begins, in bytes from the beginning of the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// Names a secret without telling it: a digest of the rule and the secret.
+/// Identifies a secret without showing it: a digest of the rule and the secret.
 ///
-/// Whoever can guess a secret can tell by it that the guess is right.
+/// It confirms a guess of the secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// Of what a rule found.
+    /// The fingerprint of a secret that a rule found.
     #[must_use]
     pub fn new(rule: &str, secret: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("shardwright/scan/v1/fingerprint");
@@ -114,7 +114,7 @@ impl From<Fingerprint> for String {
     }
 }
 
-/// A text is no fingerprint.
+/// The text is not a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a fingerprint has 32 hexadecimal digits")]
 pub struct NoFingerprint;
@@ -129,18 +129,18 @@ impl TryFrom<String> for Fingerprint {
     }
 }
 
-/// Whether secrets are told.
+/// How much of a secret is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Secrecy {
-    /// Of a long one the beginning, which names its kind; of a short one nothing.
+    /// The first bytes of a long secret, which show its kind. Nothing of a short one.
     #[default]
     Redacted,
-    /// All of it.
+    /// The whole secret.
     Shown,
 }
 
 impl Secrecy {
-    /// What is shown of a secret.
+    /// The secret as shown.
     #[must_use]
     pub fn show(self, secret: &[u8]) -> String {
         match self {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redacted_secret_tells_at_most_its_first_four_bytes() {
+    fn a_redacted_secret_shows_at_most_four_bytes() {
         assert_eq!(Secrecy::Redacted.show(b"hunter2hunter2"), "\u{2026} (14 bytes)");
         assert_eq!(Secrecy::Redacted.show(b"AKIA0123456789012345"), "AKIA\u{2026} (20 bytes)");
         assert_eq!(Secrecy::Redacted.show(&[0xff; 16]), "\\xff\\xff\\xff\\xff\u{2026} (16 bytes)");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_depends_on_rule_and_secret_and_survives_being_written() {
+    fn a_fingerprint_depends_on_rule_and_secret_and_round_trips() {
         let one = Fingerprint::new("a", b"b");
         assert_ne!(one, Fingerprint::new("ab", b""));
         assert_ne!(one, Fingerprint::new("a", b"c"));

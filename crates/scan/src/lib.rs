@@ -1,25 +1,18 @@
-//! Finding secrets in bytes.
+//! Searches bytes for secrets.
 //!
-//! Rules come from files in the Gitleaks format ([`RuleSet`]). A [`Scanner`] is what they compile
-//! to; it looks at one file at a time, piece by piece, in bounded memory. A [`Report`] brings
-//! together what was found in many files and writes it as text, JSON lines or SARIF.
+//! [`RuleSet`] reads rules from files in the Gitleaks format. [`Scanner`] compiles them, and
+//! searches one file at a time, piece by piece, in bounded memory. [`Report`] combines the findings
+//! of many files, and writes them as text, JSON lines or SARIF.
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | [`rules`] | reading, merging and checking rule files; the default rules |
-//! | [`scanner`] | windows, the keyword prefilter, matching |
-//! | [`finding`] | what is told of a secret, and what is not |
-//! | [`report`] | findings of many files, each secret once |
-//!
-//! Nothing here knows of shards, leases or cursors, and nothing prints.
+//! The crate knows nothing of shards, leases and cursors, and does not print.
 #![forbid(unsafe_code)]
 
-pub mod finding;
-pub mod report;
-pub mod rules;
-pub mod scanner;
+mod finding;
+mod report;
+mod rules;
+mod scanner;
 
-pub use finding::{FileReport, Finding, Fingerprint, Secrecy, Skipped};
-pub use report::{Format, Report};
-pub use rules::{RuleSet, RulesError};
-pub use scanner::{FileScan, Scanner, Scratch};
+pub use finding::{FileReport, Finding, Fingerprint, NoFingerprint, Secrecy, Skipped, Span};
+pub use report::{Format, FoundAt, Group, Report, Totals, uri};
+pub use rules::{Rule, RulePosition, RuleProblem, RuleSet, RulesError};
+pub use scanner::{FileScan, Scanner, Scratch, Windows};

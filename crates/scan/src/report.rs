@@ -1,4 +1,4 @@
-//! What was found in many files, each secret once.
+//! Findings of many files, grouped by secret.
 
 mod json;
 
@@ -9,25 +9,25 @@ use std::str::FromStr;
 use crate::finding::{FileReport, Fingerprint, Skipped, Span};
 use crate::rules::RuleSet;
 
-/// Most places that are kept of one secret. The others are counted.
-const MOST_PLACES: usize = 1_000;
-/// Most files that could not be read whose names are kept.
+/// Most locations of one secret. The rest are counted.
+const MOST_LOCATIONS: usize = 1_000;
+/// Most unreadable files that are named.
 const MOST_UNREAD: usize = 1_000;
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for a terminal.
     #[default]
     Text,
-    /// A JSON object for each finding, on a line of its own.
+    /// A JSON object per finding and line.
     Jsonl,
     /// SARIF 2.1.0, for tools that show findings beside code.
     Sarif,
 }
 
 impl Format {
-    /// What it is called on command lines.
+    /// Its name on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl FromStr for Format {
     }
 }
 
-/// What was found in many files. Memory grows with different secrets, not with files.
+/// Findings of many files. Memory grows with distinct secrets, not with files.
 #[derive(Debug)]
 pub struct Report<'r> {
     rules: &'r RuleSet,
@@ -58,55 +58,55 @@ pub struct Report<'r> {
     unread: Vec<Vec<u8>>,
 }
 
-/// A secret and everywhere it is.
+/// A secret and its locations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The rule that found it.
     pub rule: String,
-    /// What it is told from others by.
+    /// The fingerprint of the secret.
     pub fingerprint: Fingerprint,
-    /// The secret, as far as it is shown.
+    /// The secret, redacted or not.
     pub secret: String,
     /// Bits per byte of the secret.
     pub entropy: f32,
-    /// Where it is, in the order of files.
-    pub places: Vec<FoundAt>,
-    /// In how many more places it is.
+    /// Where it was found, in the order of files.
+    pub locations: Vec<FoundAt>,
+    /// Number of further locations.
     pub more: u64,
 }
 
-/// A place of a secret.
+/// A location of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundAt {
     /// The file.
     pub path: Vec<u8>,
-    /// Where in it; none if it is the file itself.
+    /// The part of the file. None if the file itself is the finding.
     pub span: Option<Span>,
 }
 
-/// Everything, counted.
+/// Counts over all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Places of secrets.
-    pub places: u64,
-    /// Places of which nothing else is known, because their files have too many.
+    /// Locations of secrets.
+    pub locations: u64,
+    /// Findings beyond the limit of their file, which are not among the locations.
     pub omitted: u64,
     /// Files that are not text.
     pub binary: u64,
-    /// Files that an allowlist names.
+    /// Files that an allowlist excludes.
     pub allowed: u64,
-    /// Files that were gone when they were to be read.
+    /// Files that vanished before they were read.
     pub vanished: u64,
     /// Files that may not be read.
     pub unreadable: u64,
 }
 
 impl<'r> Report<'r> {
-    /// One in which nothing is found yet.
+    /// An empty report.
     #[must_use]
     pub fn new(rules: &'r RuleSet) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Takes in what was found in a file of so many bytes.
+    /// Adds the report of a file of `bytes` bytes.
     pub fn add(&mut self, path: &[u8], bytes: u64, file: FileReport) {
         self.totals.files += 1;
         self.totals.bytes = self.totals.bytes.saturating_add(bytes);
@@ -136,7 +136,7 @@ impl<'r> Report<'r> {
             None => {}
         }
         for finding in file.findings {
-            self.totals.places += 1;
+            self.totals.locations += 1;
             let new = self.found.len();
             let index = *self.by_fingerprint.entry(finding.fingerprint).or_insert(new);
             if index == new {
@@ -145,38 +145,38 @@ impl<'r> Report<'r> {
                     fingerprint: finding.fingerprint,
                     secret: finding.secret,
                     entropy: finding.entropy,
-                    places: Vec::new(),
+                    locations: Vec::new(),
                     more: 0,
                 });
             }
             let Some(group) = self.found.get_mut(index) else { continue };
-            if group.places.len() < MOST_PLACES {
-                group.places.push(FoundAt { path: path.to_vec(), span: finding.span });
+            if group.locations.len() < MOST_LOCATIONS {
+                group.locations.push(FoundAt { path: path.to_vec(), span: finding.span });
             } else {
                 group.more += 1;
             }
         }
     }
 
-    /// The findings, by where each was first seen.
+    /// The findings, in the order of their first location.
     #[must_use]
     pub fn found(&self) -> &[Group] {
         &self.found
     }
 
-    /// Everything, counted.
+    /// The counts.
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Files that may not be read, as many as are kept.
+    /// The named unreadable files.
     #[must_use]
     pub fn unread(&self) -> &[Vec<u8>] {
         &self.unread
     }
 
-    /// Writes it. `base` is the address below which the files are, with a slash at its end.
+    /// Writes the report. `base` is the URL of the source, with a trailing slash.
     pub fn write(&self, format: Format, base: &str, out: &mut impl Write) -> io::Result<()> {
         match format {
             Format::Text => write_text(self, out),
@@ -192,7 +192,7 @@ impl<'r> Report<'r> {
     }
 }
 
-/// The address of a file below another, as a relative reference.
+/// A path as a relative URI reference, percent-encoded.
 #[must_use]
 pub fn uri(path: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -208,10 +208,10 @@ pub fn uri(path: &[u8]) -> String {
     uri
 }
 
-/// How many places of one secret people want to read.
+/// Locations of one secret in a text report.
 const MOST_SHOWN: usize = 20;
 
-/// Writes a report for people.
+/// Writes a report as text.
 fn write_text(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     for group in &report.found {
         let description = report.rules.rule(&group.rule).map_or("", |rule| rule.description());
@@ -220,26 +220,26 @@ fn write_text(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
             let (secret, entropy) = (plain(group.secret.as_bytes()), group.entropy);
             writeln!(out, "  {secret}  entropy {entropy:.2}  fingerprint {}", group.fingerprint)?;
         }
-        for place in group.places.iter().take(MOST_SHOWN) {
-            writeln!(out, "  {}", shown(place))?;
+        for location in group.locations.iter().take(MOST_SHOWN) {
+            writeln!(out, "  {}", shown(location))?;
         }
-        let more = group.places.len().saturating_sub(MOST_SHOWN) as u64 + group.more;
+        let more = group.locations.len().saturating_sub(MOST_SHOWN) as u64 + group.more;
         if more > 0 {
-            writeln!(out, "  and in {more} more places")?;
+            writeln!(out, "  and in {more} more locations")?;
         }
     }
     Ok(())
 }
 
-fn shown(place: &FoundAt) -> String {
-    let path = plain(&place.path);
-    match place.span {
+fn shown(location: &FoundAt) -> String {
+    let path = plain(&location.path);
+    match location.span {
         Some(span) => format!("{path}:{}:{}", span.line, span.column),
         None => path,
     }
 }
 
-/// Text with nothing in it that a terminal obeys.
+/// Text with control characters escaped.
 fn plain(bytes: &[u8]) -> String {
     let mut plain = String::new();
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Looking for secrets in one file at a time.
+//! Searching one file at a time.
 
 mod candidate;
 mod matching;
@@ -16,30 +16,30 @@ use crate::rules::{Candidate, Rule, RuleSet, RulesError};
 
 pub use window::{FileScan, Windows};
 
-/// How many findings are kept of one file. The others are counted.
+/// Most findings of one file. The rest are counted.
 const MOST_FINDINGS: usize = 10_000;
 
-/// Rules, ready to be used on any number of files by any number of threads.
+/// Compiled rules. Threads can share a scanner.
 #[derive(Debug)]
 pub struct Scanner {
     set: RuleSet,
     keywords: Keywords,
-    /// How far from a keyword each rule has to look.
+    /// Where each rule must be searched, relative to its keywords.
     reaches: Vec<Reach>,
     secrecy: Secrecy,
     windows: Windows,
-    /// Tells it from other scanners.
+    /// Identifies the scanner.
     identity: Arc<()>,
 }
 
 impl Scanner {
-    /// Gets rules ready.
+    /// Compiles rules.
     pub fn new(set: RuleSet, secrecy: Secrecy) -> Result<Self, RulesError> {
         Self::with_windows(set, secrecy, Windows::default())
     }
 
-    /// The same with windows of another size, which changes nothing but speed and memory as long
-    /// as no secret is longer than what windows have in common.
+    /// Compiles rules for windows of another size. The findings are the same, as long as no match
+    /// is longer than the overlap.
     pub fn with_windows(
         set: RuleSet,
         secrecy: Secrecy,
@@ -57,32 +57,32 @@ impl Scanner {
         &self.set
     }
 
-    /// Begins to look at a file. Its path is that below the source, with `/` between folders.
+    /// Starts to scan a file. `path` is relative to the source, with `/` between folders.
     pub fn begin<'s>(&'s self, path: &'s [u8], scratch: &'s mut Scratch) -> FileScan<'s> {
         FileScan::new(self, path, scratch)
     }
 
-    /// Looks at a file that is in memory.
+    /// Scans a file in memory.
     pub fn scan(&self, path: &[u8], bytes: &[u8], scratch: &mut Scratch) -> FileReport {
         let mut scan = self.begin(path, scratch);
         scan.add(bytes);
         scan.finish()
     }
 
-    /// Whether nothing in a file of this path is worth a report. Such a file need not be read.
+    /// Whether an allowlist excludes a whole file by its path. It need not be read then.
     #[must_use]
     pub fn is_allowed(&self, path: &[u8]) -> bool {
         self.set.allowlists.iter().any(|allowlist| allowlist.allows_file(path))
     }
 
-    /// What is told of a file that was not read.
+    /// The report of a file that was not read.
     #[must_use]
     pub fn unread(&self, path: &[u8], why: Skipped) -> FileReport {
         let findings = if self.is_allowed(path) { Vec::new() } else { self.by_path(path) };
         FileReport { findings, omitted: 0, skipped: Some(why) }
     }
 
-    /// What a file's path alone gives away.
+    /// The findings of rules that match the path alone.
     fn by_path(&self, path: &[u8]) -> Vec<Finding> {
         let rules = self.set.rules.iter().filter(|rule| rule.pattern.is_none());
         rules.filter_map(|rule| self.path_finding(rule, path)).collect()
@@ -103,37 +103,37 @@ impl Scanner {
     }
 
     fn is_allowed_by(&self, rule: &Rule, path: &[u8], candidate: Candidate<'_>) -> bool {
-        let global = self.set.allowlists.iter().filter(|allowlist| allowlist.concerns(&rule.id));
+        let global = self.set.allowlists.iter().filter(|allowlist| allowlist.applies_to(&rule.id));
         rule.allowlists.iter().chain(global).any(|allowlist| allowlist.allows(path, candidate))
     }
 }
 
-/// What a thread uses for one file after the other, so that it need not be made anew.
+/// The memory of a thread, reused from file to file.
 #[derive(Debug, Default)]
 pub struct Scratch {
     window: Vec<u8>,
     rules: Vec<RuleScratch>,
-    /// Whose rules they are: what a search needs fits one pattern only.
+    /// The scanner of `rules`. A cache fits one pattern only.
     scanner: Option<Arc<()>>,
 }
 
-/// The same for one rule.
+/// The reusable memory of one rule.
 #[derive(Debug, Default)]
 struct RuleScratch {
     area: Area,
-    /// Where the last match ended, from the beginning of the file.
+    /// End of the last match, as an offset in the file.
     reached: u64,
     cache: Option<Cache>,
 }
 
 impl Scratch {
-    /// One that holds nothing yet.
+    /// An empty scratch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gets ready for a file.
+    /// Prepares for a file.
     fn prepare(&mut self, scanner: &Arc<()>, rules: usize, window: usize) {
         if !self.scanner.as_ref().is_some_and(|it| Arc::ptr_eq(it, scanner)) {
             self.scanner = Some(Arc::clone(scanner));

@@ -1,20 +1,20 @@
-//! Where rows begin: the offset of every so manieth of them.
+//! A sparse index of row offsets: every n-th row.
 
-/// Most offsets that are kept; beyond that every second one goes.
+/// Most offsets. When there are more, every second one is dropped.
 pub(super) const OFFSETS_MAX: usize = 1 << 16;
 
-/// The offsets of some rows, evenly spaced, and how many rows there are.
+/// The offsets of evenly spaced rows, and the number of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RowIndex {
     pub(super) size: u64,
     pub(super) rows: u64,
-    /// How many rows lie between two offsets; a power of two.
+    /// Rows per offset, a power of two.
     pub(super) stride: u64,
     /// The offset of rows 0, `stride`, 2 × `stride` and so on.
     pub(super) offsets: Vec<u64>,
 }
 
-/// A row and the offset where it begins.
+/// A row and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowStart {
     pub(super) row: u64,
@@ -22,14 +22,14 @@ pub(super) struct RowStart {
 }
 
 impl RowIndex {
-    /// The nearest known beginning at or before `row`.
+    /// The nearest indexed row at or before `row`.
     pub(super) fn before_row(&self, row: u64) -> RowStart {
         let last = self.offsets.len().saturating_sub(1);
         let at = usize::try_from(row / self.stride.max(1)).unwrap_or(last).min(last);
         self.start(at)
     }
 
-    /// The nearest known beginning at or before `offset`.
+    /// The nearest indexed row that starts at or before `offset`.
     pub(super) fn before_offset(&self, offset: u64) -> RowStart {
         let behind = self.offsets.partition_point(|one| *one <= offset);
         self.start(behind.saturating_sub(1))
@@ -41,7 +41,7 @@ impl RowIndex {
     }
 }
 
-/// Builds an index from a file's bytes as they come.
+/// Builds an index from the bytes of a file, chunk by chunk.
 pub(super) struct IndexBuilder {
     separator: u8,
     row_bytes_max: usize,
@@ -89,7 +89,7 @@ impl IndexBuilder {
                 });
                 index.stride *= 2;
             }
-            // The greatest number of offsets is even, so that this row is on the wider stride too.
+            // The maximum is even, so this row is also on the wider stride.
             index.offsets.push(*row_start);
         }
         index.rows += 1;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_row_needs_no_separator_and_a_separator_begins_none() {
+    fn the_last_row_needs_no_separator() {
         assert_eq!(index(b"").rows, 0);
         assert_eq!(index(b"\n").offsets, [0]);
         assert_eq!(index(b"a\n\nb").offsets, [0, 2, 3]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_is_named_even_if_it_never_ends() {
+    fn a_long_row_is_reported_even_if_it_never_ends() {
         let mut builder = IndexBuilder::new(b'\n', 4);
         assert_eq!(builder.feed(b"a\nbbbb\nccc"), Ok(()));
         assert_eq!(builder.feed(b"cc"), Err(LongRow(2)));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_rows_there_are_the_offsets_stay_few_and_right() {
+    fn many_rows_keep_the_index_small_and_correct() {
         let rows = OFFSETS_MAX as u64 * 3 + 5;
         let mut builder = IndexBuilder::new(b'\n', 100);
         for row in 0..rows {

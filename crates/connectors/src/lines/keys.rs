@@ -1,4 +1,4 @@
-//! Rows as keys.
+//! Keys of rows.
 
 use shardwright_frontier::{KeyBuf, KeyEncoding, ManifestRowKey};
 
@@ -12,11 +12,15 @@ pub(super) struct RowKeys {
 impl RowKeys {
     pub(super) const LEN: usize = ManifestRowKey::ENCODED_LEN;
 
-    /// The keys of a file with this digest, so that a key of another file is never one of them.
+    /// The keys of a file with this digest. Files with other content have other keys.
     pub(super) fn new(digest: &[u8; 32], rows: u64) -> Self {
         let mut first = [0; 8];
         first.iter_mut().zip(digest).for_each(|(to, from)| *to = *from);
         Self { manifest_id: u64::from_be_bytes(first), rows }
+    }
+
+    pub(super) const fn manifest_id(&self) -> u64 {
+        self.manifest_id
     }
 
     pub(super) const fn rows(&self) -> u64 {
@@ -27,7 +31,7 @@ impl RowKeys {
         self.keys(std::iter::once(row))
     }
 
-    /// The keys of many rows, one behind the other.
+    /// The keys of many rows, concatenated.
     pub(super) fn keys(&self, rows: impl Iterator<Item = u64>) -> Vec<u8> {
         let mut buffer = KeyBuf::new();
         let mut keys = Vec::with_capacity(rows.size_hint().0.saturating_mul(Self::LEN));
@@ -39,25 +43,23 @@ impl RowKeys {
         keys
     }
 
-    /// The first row whose key is not below `bound`; the number of rows if there is none.
+    /// The first row whose key is not below `bound`, or the number of rows.
     pub(super) fn first_from(&self, bound: &[u8]) -> u64 {
-        // A bound that goes on behind a row's key is above that key.
-        let passed = bound.len() > Self::LEN;
-        self.first_of(bound, passed)
+        self.row_of(ManifestRowKey::first_from(bound))
     }
 
-    /// The first row whose key is above `key`; the number of rows if there is none.
+    /// The first row whose key is above `key`, or the number of rows.
     pub(super) fn first_behind(&self, key: &[u8]) -> u64 {
-        self.first_of(key, key.len() >= Self::LEN)
+        self.row_of(ManifestRowKey::first_behind(key))
     }
 
-    fn first_of(&self, bytes: &[u8], passed: bool) -> u64 {
-        let mut padded = [0; Self::LEN];
-        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        let point = u128::from_be_bytes(padded).checked_add(u128::from(passed));
-        let base = u128::from(self.manifest_id) << 64;
-        let row = point.map(|point| point.saturating_sub(base));
-        row.and_then(|row| u64::try_from(row).ok()).unwrap_or(u64::MAX).min(self.rows)
+    /// The first row of this file that is not before `first`, or the number of rows.
+    fn row_of(&self, first: Option<ManifestRowKey>) -> u64 {
+        match first {
+            Some(first) if first.manifest_id < self.manifest_id => 0,
+            Some(first) if first.manifest_id == self.manifest_id => first.row.min(self.rows),
+            Some(_) | None => self.rows,
+        }
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_found_by_its_key_and_by_what_lies_beside_it() {
+    fn a_row_is_found_by_its_key_and_by_bounds_beside_it() {
         for keys in [keys(0), keys(7), keys(0xff)] {
             for row in 0..10 {
                 let key = keys.key(row);
@@ -88,10 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_file_are_before_or_behind_all_of_them() {
+    fn keys_of_another_file_are_outside_of_all_rows() {
         let keys = keys(7);
         assert_eq!(keys.first_from(&[6; 16]), 0);
         assert_eq!(keys.first_from(&[8; 16]), 10);
-        assert_eq!(keys.first_from(&[7; 4]), 0, "a prefix is below what begins with it");
+        assert_eq!(keys.first_from(&[7; 4]), 0, "a prefix is below its extensions");
     }
 }

@@ -1,5 +1,7 @@
 //! The rows of a file.
 
+#[cfg(test)]
+mod checks;
 mod index;
 mod keys;
 mod page;
@@ -25,13 +27,13 @@ use source::Source;
 
 pub use source::spool;
 
-/// What ends a row.
+/// The separator of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Separator {
-    /// A newline. A carriage return right before it is not part of the row.
+    /// A newline. A carriage return before it is not part of the row.
     #[default]
     Newline,
-    /// A zero byte. The row is everything else.
+    /// A NUL byte.
     Nul,
 }
 
@@ -54,12 +56,12 @@ impl Separator {
 /// How a [`LineConnector`] reads its file.
 #[derive(Clone, Debug)]
 pub struct LineOptions {
-    /// What ends a row.
+    /// The separator of rows.
     pub separator: Separator,
-    /// Where to keep the row index, so that the same file is not read through again. One that is
-    /// damaged or belongs to another file is replaced.
+    /// File for the row index, so that an unchanged file is not read again when it is opened. An
+    /// index that is damaged or belongs to another file is replaced.
     pub index: Option<PathBuf>,
-    /// Longest row, without its separator.
+    /// Longest row in bytes, without its separator.
     pub row_bytes_max: usize,
 }
 
@@ -69,18 +71,16 @@ impl Default for LineOptions {
     }
 }
 
-/// The rows of a file of any size; keys are their numbers.
+/// The rows of a file of any size. Keys are row numbers.
 ///
-/// Every row is an item, empty ones included, and the last one needs no separator. Lines of CSV
-/// and JSON Lines are rows like others; a quoted newline inside of a CSV field ends the row, so
-/// such files have to be rewritten first.
+/// Every row is an item, empty rows included. The last row needs no separator. A newline in a
+/// quoted CSV field ends the row, so rewrite such files first.
 ///
-/// The file is read through once, for its digest and for a sparse index of its rows, which takes
-/// half a mebibyte at most. It must not be written to as long as it is open: that is noticed by
-/// its size and time of modification, and is an error. A file that takes its place under the same
-/// name does no harm.
+/// Opening the file reads it once, for its digest and a sparse index of at most half a mebibyte.
+/// The file must not be written to while it is open: a changed size or modification time is an
+/// error. Replacing it under the same name is safe.
 ///
-/// A row's size is what it takes in the file, its separator included.
+/// The size of an item includes its separator.
 #[derive(Clone)]
 pub struct LineConnector {
     lines: Arc<Lines>,
@@ -95,7 +95,7 @@ struct Lines {
 }
 
 impl LineConnector {
-    /// Opens the file at `path`, whose rows end with a newline, and counts its rows.
+    /// Opens the file at `path` with default options, and counts its rows.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, ConnectorError> {
         Self::open_with(path, LineOptions::default()).await
     }
@@ -109,13 +109,20 @@ impl LineConnector {
         Ok(Self { lines: open_source(path, open).await? })
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.lines.index.rows
     }
 
-    /// The range that holds every row, and nothing of any other file.
+    /// The manifest of the keys, by which a shard's hint names rows of this file. Files with other
+    /// content have other manifests.
+    #[must_use]
+    pub fn manifest_id(&self) -> u64 {
+        self.lines.keys.manifest_id()
+    }
+
+    /// The range of all rows.
     #[must_use]
     pub fn whole_range(&self) -> KeyRange {
         let keys = &self.lines.keys;
@@ -200,7 +207,7 @@ impl Lines {
                 let (digest, index) = source.count_rows()?;
                 let counted = Counted { digest, index };
                 if let Some(path) = saved_at {
-                    // Without it the file is read again next time, which is no failure.
+                    // Without an index, the file is only read again next time.
                     let _ = saved::save(path, &source.stamp, byte, longest, &counted, now);
                 }
                 counted
@@ -210,7 +217,7 @@ impl Lines {
         Ok(Self { source, separator: *separator, digest, index, keys })
     }
 
-    /// The rows of a range behind a key: the first, and the one behind the last.
+    /// The rows of a range behind a key, as first (inclusive) and end (exclusive).
     fn rows(&self, range: &KeyRange, after: Option<&[u8]>) -> (u64, u64) {
         let behind = after.map_or(0, |after| self.keys.first_behind(after));
         let first = self.keys.first_from(&range.start).max(behind);
@@ -230,7 +237,7 @@ impl Lines {
         self.source.seek_row(known, row)
     }
 
-    /// The first beginning of a row at or behind an offset.
+    /// The first row that starts at or behind an offset.
     fn start_behind(&self, goal: u64) -> Result<RowStart, ConnectorError> {
         let known = self.index.before_offset(goal);
         self.source.check_begins(known.offset)?;

@@ -1,4 +1,4 @@
-//! Rows read in pages.
+//! Pages of rows.
 
 use std::ops::Range;
 
@@ -8,22 +8,22 @@ use shardwright_worker::connector::{ConnectorError, Item, Page, PageLimit, Paylo
 use super::index::RowStart;
 use super::{Lines, RowKeys, Separator};
 
-/// Least and most that is read at once.
+/// Smallest and largest read, in bytes.
 const READ_MIN: usize = 1 << 12;
 const READ_MAX: usize = 1 << 18;
 
-/// How many bytes of a token prove that it is of this file and was not altered.
+/// Bytes of a token that authenticate it for this file.
 const PROOF_LEN: usize = 8;
 
-/// Rows in a buffer, found but not yet items.
+/// Rows in a buffer.
 struct Rows {
     buffer: Vec<u8>,
-    /// Where each row lies in the buffer, its separator included.
+    /// The span of each row in the buffer, including its separator.
     spans: Vec<Range<usize>>,
 }
 
 impl Lines {
-    /// The rows from the first on, up to but without the second, as many as the limit allows.
+    /// Reads the rows from `first` (inclusive) to `end` (exclusive), as many as the limit allows.
     pub(super) fn page(
         &self,
         (first, end): (u64, u64),
@@ -60,48 +60,48 @@ impl Lines {
         let most = usize::try_from(end - start.row).unwrap_or(usize::MAX);
         let most = most.min(limit.items.max(1));
         let mut rows = Rows { buffer: Vec::new(), spans: Vec::new() };
-        let mut begin = 0;
+        let mut row_start = 0;
         let mut searched = 0;
         loop {
             let found = rows.buffer.get(searched..).unwrap_or_default();
             match memchr::memchr(self.source.separator, found) {
                 Some(at) => {
                     searched += at + 1;
-                    rows.spans.push(begin..searched);
-                    begin = searched;
+                    rows.spans.push(row_start..searched);
+                    row_start = searched;
                 }
                 None => {
                     searched = rows.buffer.len();
-                    if searched - begin > self.source.row_bytes_max {
+                    if searched - row_start > self.source.row_bytes_max {
                         return Err(self.source.changed("a row is longer than it was"));
                     }
                     let offset = start.offset + searched as u64;
-                    let wanted = self.read_size(most - rows.spans.len(), searched - begin);
-                    let wanted = wanted.min(limit.bytes.max(READ_MIN).max(searched - begin));
+                    let wanted = self.read_size(most - rows.spans.len(), searched - row_start);
+                    let wanted = wanted.min(limit.bytes.max(READ_MIN).max(searched - row_start));
                     if self.source.append(&mut rows.buffer, offset, wanted)? > 0 {
                         continue;
                     }
-                    if begin == searched {
+                    if row_start == searched {
                         return Err(self.source.changed("rows are missing at its end"));
                     }
-                    rows.spans.push(begin..searched);
-                    begin = searched;
+                    rows.spans.push(row_start..searched);
+                    row_start = searched;
                 }
             }
-            if rows.spans.len() == most || begin >= limit.bytes {
+            if rows.spans.len() == most || row_start >= limit.bytes {
                 break;
             }
         }
-        rows.buffer.truncate(begin);
+        rows.buffer.truncate(row_start);
         rows.buffer.shrink_to_fit();
         Ok(rows)
     }
 
-    /// How much to read for so many rows, the first of which has taken some bytes already.
+    /// Bytes to read for a number of rows. `begun` bytes of the first were read before.
     fn read_size(&self, rows: usize, begun: usize) -> usize {
         let average = self.index.size / self.index.rows.max(1) + 1;
         let average = usize::try_from(average).unwrap_or(READ_MAX);
-        // A row longer than expected is read in ever larger pieces.
+        // A row longer than expected is read in growing pieces.
         average.saturating_mul(rows).max(begun).clamp(READ_MIN, READ_MAX.max(begun))
     }
 
@@ -118,7 +118,7 @@ impl Lines {
         numbers.zip(rows.spans).map(item).collect()
     }
 
-    /// Where the row `row` begins, for whoever comes back for it.
+    /// The token for the position before `row`: its offset, authenticated.
     fn write_token(&self, row: u64, offset: u64) -> Vec<u8> {
         let mut token = [row.to_le_bytes(), offset.to_le_bytes()].concat();
         let proof = blake3::keyed_hash(&self.digest, &token);
@@ -126,7 +126,7 @@ impl Lines {
         token
     }
 
-    /// The offset that a token gives for `row`, if it is one of this file's tokens for that row.
+    /// The offset in a token, if the token is of this file and for `row`.
     fn read_token(&self, token: &[u8], row: u64) -> Option<u64> {
         let offset = token.get(8..)?.first_chunk::<8>()?;
         let offset = u64::from_le_bytes(*offset);

@@ -1,8 +1,8 @@
-//! The row index in a file of its own, so that a resumed run need not read its source again.
+//! The row index in a file, so that a resumed run does not read its source again.
 //!
 //! All integers are little-endian: the magic bytes with the version, the separator, the source's
 //! stamp, its digest, the number of rows, the stride, the number of offsets, the offsets, and the
-//! BLAKE3 hash of everything before. A file that is not exactly so counts for nothing.
+//! BLAKE3 hash of everything before. Any other file is ignored.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,17 +13,17 @@ use super::source::Stamp;
 
 const MAGIC: &[u8; 8] = b"swrows\0\x01";
 const HASH_LEN: usize = 32;
-/// A file may be written to again within one tick of its file system's clock, unseen.
+/// A second write within one tick of the file system's clock would be invisible.
 const SETTLED_SECONDS: i64 = 2;
 
-/// What a pass over a file found out.
+/// The result of a pass over a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) digest: [u8; 32],
     pub(super) index: RowIndex,
 }
 
-/// Reads what was saved at `path`, if it is whole and speaks of this very file.
+/// Loads an index, if it is complete and of this file.
 pub(super) fn load(path: &Path, stamp: &Stamp, separator: u8, longest: usize) -> Option<Counted> {
     let most = MAGIC.len() + 200 + OFFSETS_MAX * 8 + HASH_LEN;
     if path.metadata().ok()?.len() > most as u64 {
@@ -32,8 +32,7 @@ pub(super) fn load(path: &Path, stamp: &Stamp, separator: u8, longest: usize) ->
     decode(&std::fs::read(path).ok()?, stamp, separator, longest)
 }
 
-/// Saves what was found out, unless the file was written to so lately that it may have changed
-/// since without showing.
+/// Saves an index, unless the file was written to so recently that a change could be invisible.
 pub(super) fn save(
     path: &Path,
     stamp: &Stamp,
@@ -54,7 +53,7 @@ pub(super) fn save(
     Ok(())
 }
 
-fn encode(stamp: &Stamp, separator: u8, longest: usize, counted: &Counted) -> Vec<u8> {
+pub(super) fn encode(stamp: &Stamp, separator: u8, longest: usize, counted: &Counted) -> Vec<u8> {
     let Counted { digest, index } = counted;
     let mut bytes = header(stamp, separator, longest);
     bytes.extend_from_slice(digest);
@@ -69,8 +68,8 @@ fn encode(stamp: &Stamp, separator: u8, longest: usize, counted: &Counted) -> Ve
     bytes
 }
 
-/// What must be equal for an index to be of use.
-fn header(stamp: &Stamp, separator: u8, longest: usize) -> Vec<u8> {
+/// The fields that must be equal for an index to be valid.
+pub(super) fn header(stamp: &Stamp, separator: u8, longest: usize) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(separator);
     for number in [stamp.size, stamp.device, stamp.inode, longest as u64] {
@@ -83,7 +82,12 @@ fn header(stamp: &Stamp, separator: u8, longest: usize) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8], stamp: &Stamp, separator: u8, longest: usize) -> Option<Counted> {
+pub(super) fn decode(
+    bytes: &[u8],
+    stamp: &Stamp,
+    separator: u8,
+    longest: usize,
+) -> Option<Counted> {
     let (content, hash) = bytes.split_at_checked(bytes.len().checked_sub(HASH_LEN)?)?;
     if hash != blake3::hash(content).as_bytes() {
         return None;
@@ -104,14 +108,22 @@ fn decode(bytes: &[u8], stamp: &Stamp, separator: u8, longest: usize) -> Option<
         offsets.push(number()?);
     }
     let rising = offsets.windows(2).all(|pair| pair.first() < pair.last());
-    let whole = rest.is_empty() && rising && stride.is_power_of_two();
+    // The first row starts the file, and the last one has at least one byte.
+    let starts = offsets.first().is_none_or(|first| *first == 0);
+    let ends = offsets.last().is_none_or(|last| *last < stamp.size) && rows <= stamp.size;
+    let whole = rest.is_empty() && rising && starts && ends && stride.is_power_of_two();
     let index = RowIndex { size: stamp.size, rows, stride, offsets };
     whole.then_some(Counted { digest: *digest, index })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::lines::checks;
 
     fn stamp() -> Stamp {
         Stamp { size: 9, device: 1, inode: 2, modified: (3, 4), changed: (5, 6) }
@@ -123,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded_for_the_same_file_and_for_no_other() {
+    fn an_index_is_valid_for_the_same_file_only() {
         let bytes = encode(&stamp(), b'\n', 10, &counted());
         assert_eq!(decode(&bytes, &stamp(), b'\n', 10), Some(counted()));
         assert_eq!(decode(&bytes, &stamp(), 0, 10), None);
@@ -139,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_stays_as_it_is() {
+    fn the_format_is_fixed() {
         let bytes = encode(&stamp(), b'\n', 10, &counted());
         let numbers = |numbers: &[u64]| -> Vec<u8> {
             numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -154,13 +166,45 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_index_counts_for_nothing() {
+    fn a_damaged_index_is_rejected() {
         let bytes = encode(&stamp(), b'\n', 10, &counted());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert_eq!(decode(&damaged, &stamp(), b'\n', 10), None, "byte {at}");
             assert_eq!(decode(&bytes[..at], &stamp(), b'\n', 10), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn an_index_beyond_its_file_is_rejected() {
+        for (rows, offsets) in [(5, vec![1, 3, 8]), (5, vec![0, 3, 9]), (10, vec![0, 2, 4, 6, 8])] {
+            let index = RowIndex { size: 9, rows, stride: 2, offsets };
+            let bytes = encode(&stamp(), b'\n', 10, &Counted { digest: [7; 32], index });
+            assert_eq!(decode(&bytes, &stamp(), b'\n', 10), None, "{rows}");
+        }
+    }
+
+    fn offsets() -> impl Strategy<Value = BTreeSet<u64>> {
+        prop::collection::btree_set(prop_oneof![Just(0), 0..40_u64, any::<u64>()], 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_row_index_or_none(
+            size in prop_oneof![0..40_u64, any::<u64>()],
+            stride in prop_oneof![Just(1), Just(2), Just(1 << 63), any::<u64>()],
+            offsets in offsets(),
+            rows in prop_oneof![0..12_u64, any::<u64>()],
+            any_bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            checks::saved_index(&any_bytes, size);
+            let mut body = vec![7; 32];
+            for number in [rows, stride, offsets.len() as u64] {
+                body.extend(number.to_le_bytes());
+            }
+            body.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+            checks::saved_index(&body, size);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file that rows are read from, and how a pipe becomes one.
+//! The file of the rows, and spooling of a pipe into a file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -10,12 +10,12 @@ use shardwright_worker::connector::ConnectorError;
 use super::index::{IndexBuilder, LongRow, RowIndex, RowStart};
 use crate::io::{blocking, io_error};
 
-/// How much is read at once where the amount is not given.
+/// Bytes per read.
 const CHUNK: usize = 1 << 16;
-/// How much is read at once by the pass over all of a file.
+/// Bytes per read of the pass over the whole file.
 const PASS_CHUNK: usize = 1 << 20;
 
-/// An open file whose rows have been counted.
+/// An open file of rows.
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) separator: u8,
@@ -24,14 +24,14 @@ pub(super) struct Source {
     pub(super) stamp: Stamp,
 }
 
-/// What changes with a file's content.
+/// Metadata that changes with the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) size: u64,
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) modified: (i64, i64),
-    /// Changes with names and permissions too, so it only counts where caution costs little.
+    /// Changes with names and permissions as well, so only the saved index compares it.
     pub(super) changed: (i64, i64),
 }
 
@@ -53,7 +53,7 @@ impl Source {
         separator: u8,
         row_bytes_max: usize,
     ) -> Result<Self, ConnectorError> {
-        // Opening a pipe would wait for a writer, so it is asked what it is before.
+        // Opening a pipe would wait for a writer, so the type is checked first.
         let metadata = path.metadata().map_err(io_error("open", path))?;
         if !metadata.is_file() {
             return Err(ConnectorError::NotAFile { path: path.to_owned() });
@@ -64,7 +64,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), separator, row_bytes_max, file, stamp })
     }
 
-    /// Reads all of it once: the digest of its bytes, and where rows begin.
+    /// Reads the whole file, for its digest and its row index.
     pub(super) fn count_rows(&self) -> Result<([u8; 32], RowIndex), ConnectorError> {
         let mut builder = IndexBuilder::new(self.separator, self.row_bytes_max);
         let mut hasher = blake3::Hasher::new();
@@ -88,12 +88,12 @@ impl Source {
         Ok((*hasher.finalize().as_bytes(), index))
     }
 
-    /// An error if the file was written to since it was opened.
+    /// Fails if the file was written to since it was opened.
     pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
         let metadata = self.file.metadata().map_err(io_error("read", &self.path))?;
         let now = Stamp::of(&metadata);
         if now.size != self.stamp.size {
-            return Err(self.changed("its size is another"));
+            return Err(self.changed("its size has changed"));
         }
         if now.modified != self.stamp.modified {
             return Err(self.changed("it was written to"));
@@ -101,7 +101,7 @@ impl Source {
         Ok(())
     }
 
-    /// The first row that begins at or behind `goal`, from a known beginning before it.
+    /// The first row that starts at or behind `goal`, searched from a row before it.
     pub(super) fn seek_offset(
         &self,
         from: RowStart,
@@ -110,12 +110,12 @@ impl Source {
         self.skip(from, |start| start.offset >= goal)
     }
 
-    /// Where `row` begins, from a known beginning before it.
+    /// The start of `row`, searched from a row before it.
     pub(super) fn seek_row(&self, from: RowStart, row: u64) -> Result<RowStart, ConnectorError> {
         self.skip(from, |start| start.row >= row)
     }
 
-    /// Goes from row to row until one is found, or the file ends.
+    /// Moves from row to row until `found`, or to the end of the file.
     fn skip(
         &self,
         from: RowStart,
@@ -145,7 +145,7 @@ impl Source {
         }
     }
 
-    /// Appends up to `wanted` bytes from `offset` on to `buffer`; none at the end of the file.
+    /// Appends up to `wanted` bytes at `offset` to `buffer`. Returns their number, 0 at the end.
     pub(super) fn append(
         &self,
         buffer: &mut Vec<u8>,
@@ -159,18 +159,18 @@ impl Source {
         Ok(length)
     }
 
-    /// Whether a row begins at `offset`: at the start, or behind a separator.
+    /// Checks that a row starts at `offset`: at the start of the file, or behind a separator.
     pub(super) fn check_begins(&self, offset: u64) -> Result<(), ConnectorError> {
         let Some(before) = offset.checked_sub(1) else {
             return Ok(());
         };
         let mut byte = [0];
         let read = self.read(&mut byte, before)?;
-        // Behind a last row without a separator there is nothing to begin.
+        // The end of the file is valid without a separator before it.
         if read == 1 && (byte == [self.separator] || offset == self.stamp.size) {
             return Ok(());
         }
-        Err(self.changed("no row begins where one did"))
+        Err(self.changed("a row boundary has moved"))
     }
 
     pub(super) fn changed(&self, how: &'static str) -> ConnectorError {
@@ -194,8 +194,8 @@ impl Source {
 
 /// Copies a stream, such as a pipe, into the file at `path`; returns the number of bytes.
 ///
-/// The file appears whole and durable, or not at all: an interrupted copy leaves only a temporary
-/// file beside it.
+/// The file appears complete and durable, or not at all. An interrupted copy leaves a temporary
+/// file.
 pub async fn spool(
     reader: impl Read + Send + 'static,
     path: impl Into<PathBuf>,

@@ -1,4 +1,4 @@
-//! What is kept of a pass over a file.
+//! The saved row index.
 
 use std::fs;
 use std::time::Duration;
@@ -35,26 +35,26 @@ impl Fixture {
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
-fn an_index_of_a_file_that_was_just_written_is_not_kept() {
+fn the_index_of_a_just_written_file_is_not_saved() {
     let fixture = Fixture::new();
     fixture.open(Duration::ZERO);
-    assert!(!fixture.index().exists(), "it may be written to again within the same tick");
+    assert!(!fixture.index().exists(), "another write may come within the same clock tick");
     fixture.open(HOUR);
     assert!(fixture.index().exists());
 }
 
 #[test]
-fn a_kept_index_saves_the_pass_until_the_file_changes() {
+fn a_saved_index_is_used_until_the_file_changes() {
     let fixture = Fixture::new();
     let Lines { source, index, digest, .. } = fixture.open(HOUR);
-    // Only a connector that has not read the file can believe this digest.
+    // Only a connector that does not read the file returns this digest.
     let counted = Counted { digest: [7; 32], index };
     let (at, now) = (fixture.index(), SystemTime::now() + HOUR);
     let longest = fixture.options.row_bytes_max;
     saved::save(at, &source.stamp, b'\n', longest, &counted, now).unwrap();
     assert_eq!(fixture.open(HOUR).digest, [7; 32]);
     fs::write(&fixture.path, b"one\ntwo\n").unwrap();
-    assert_eq!(fixture.open(HOUR).digest, digest, "another time of change is another file");
+    assert_eq!(fixture.open(HOUR).digest, digest, "a changed ctime means another file");
 }
 
 #[test]
@@ -68,21 +68,21 @@ fn a_damaged_index_is_replaced() {
 }
 
 #[test]
-fn an_index_that_cannot_be_kept_is_no_failure() {
+fn an_index_that_cannot_be_saved_is_no_error() {
     let mut fixture = Fixture::new();
     fixture.options.index = Some(PathBuf::from("/nowhere/at/all"));
     assert_eq!(fixture.open(HOUR).index.rows, 2);
 }
 
 #[test]
-fn keys_and_tokens_stay_as_they_are() {
+fn keys_and_tokens_have_a_fixed_format() {
     let fixture = Fixture::new();
     let lines = fixture.open(Duration::ZERO);
     let page = lines.page((0, 2), &[], PageLimit::items(1)).unwrap();
     let digest = blake3::hash(b"one\ntwo\n");
     let id = digest.as_bytes().get(..8).unwrap();
     assert_eq!(page.items[0].key, [id, &[0; 8]].concat());
-    let place = [[1, 0, 0, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0, 0]].concat();
-    let proof = blake3::keyed_hash(digest.as_bytes(), &place);
-    assert_eq!(page.token, [place.as_slice(), &proof.as_bytes()[..8]].concat());
+    let position = [[1, 0, 0, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let proof = blake3::keyed_hash(digest.as_bytes(), &position);
+    assert_eq!(page.token, [position.as_slice(), &proof.as_bytes()[..8]].concat());
 }

@@ -1,16 +1,16 @@
-//! Points between keys that are likely to have keys around them.
+//! Points between two keys, likely to have keys around them.
 
 use super::prefix::valid_start;
 
-/// How many characters of a point are worked out.
+/// Characters of a point that are computed.
 const DIGITS: usize = 7;
-/// The printable characters of ASCII, of which nearly all object names are made.
+/// The printable ASCII characters. Nearly all object names consist of them.
 const FIRST: u8 = b' ';
 const LAST: u8 = b'~';
 const BASE: f64 = (LAST - FIRST + 1) as f64;
 
-/// A text between two keys at about a fraction of the way, as if names were numbers written in
-/// printable characters. An empty `high` is no bound. None if there is nothing in between.
+/// A text at about `fraction` between two keys, which are read as numbers with printable digits. An
+/// empty `high` is no bound. None if there is no text in between.
 pub(super) fn between(low: &[u8], high: &[u8], fraction: f64) -> Option<String> {
     let shared = low.iter().zip(high).take_while(|(one, other)| one == other).count();
     let shared = valid_start(low.get(..shared)?);
@@ -25,11 +25,11 @@ pub(super) fn between(low: &[u8], high: &[u8], fraction: f64) -> Option<String> 
     inside.then_some(text)
 }
 
-/// The first few characters as a number; what is not printable counts as the nearest that is.
+/// The first characters as a number. A character that is not printable counts as the nearest one.
 fn number(bytes: &[u8], missing: f64) -> f64 {
     (0..DIGITS).fold(0.0, |sum, at| {
         let digit = bytes.get(at).map_or(missing, |byte| {
-            // Above all printable ones, so that a name may lie below an end such as `0xff`.
+            // Above all printable characters, so that a name can be below an end such as `0xff`.
             if *byte > LAST { BASE } else { f64::from(byte.saturating_sub(FIRST)) }
         });
         sum * BASE + digit
@@ -44,7 +44,7 @@ fn digits(number: f64) -> String {
         *digit = FIRST + u8::try_from(rest % base).unwrap_or_default();
         rest /= base;
     }
-    // Trailing blanks say nothing and make odd names.
+    // Trailing blanks carry no information.
     String::from_utf8_lossy(&digits).trim_end_matches(char::from(FIRST)).to_owned()
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_lies_between_its_bounds_and_goes_with_the_fraction() {
+    fn a_point_is_between_its_bounds_and_follows_the_fraction() {
         let low = b"data/2024/aaaa";
         let high = b"data/2024/zzzz";
         let mut last = low.to_vec();

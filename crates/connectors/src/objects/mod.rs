@@ -22,49 +22,50 @@ use shardwright_worker::connector::{
 use crate::io::blocking;
 use crate::remainder::Remainder;
 use crate::split::even_cuts;
+use crate::url::ObjectUrl;
 use crate::walk_cache::WalkCache;
 use open::Opened;
 use prefix::ObjectPrefix;
 use walk::{FlatWalk, FolderWalk, Found, Walk};
 
-/// Below every path: control characters are in none.
+/// Below every path: no path has control characters.
 const KEY_SPACE_START: &[u8] = &[1];
-/// Above every path: this byte is in no text.
+/// Above every path: this byte is never in UTF-8.
 const KEY_SPACE_END: &[u8] = &[0xff];
 
-/// How many objects are asked after at once.
+/// Concurrent HEAD requests.
 const AT_ONCE: usize = 16;
 
-/// Opens the store at an address: the store, the prefix in it, and the address without secrets.
+/// Opens the store at a URL. Returns the store, the prefix in it, and the URL without secrets.
 pub(crate) async fn open_store(
-    url: String,
+    url: ObjectUrl,
 ) -> Result<(Arc<dyn ObjectStore>, Path, String), ConnectorError> {
     let Opened { store, prefix, url, .. } = blocking(move || open::open(&url)).await?;
     Ok((store, prefix, url))
 }
 
-/// How a store gives its objects in key order.
+/// How a store is listed in key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListingOrder {
-    /// It lists everything below a prefix in the byte order of paths, from any path on.
+    /// It lists everything below a prefix in byte order, from any path.
     Bytes,
-    /// It promises no order, so it is listed folder by folder; a folder's entries are held in
-    /// memory.
+    /// It guarantees no order, so it is listed folder by folder. The entries of a folder are held
+    /// in memory.
     Folders,
 }
 
-/// The objects of a store below a prefix; keys are their paths below it.
+/// The objects of a store below a prefix. Keys are paths below the prefix.
 ///
-/// S3 and Google Cloud Storage are listed in one go from wherever a range begins; Azure, WebDAV
-/// and local folders promise no byte order and are listed folder by folder. Credentials come from
+/// S3 and Google Cloud Storage are listed in one pass from the start of a range. Azure, WebDAV and
+/// local folders guarantee no byte order, and are listed folder by folder. Credentials come from
 /// the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
 ///
-/// What `object_store` cannot name (empty path segments, control characters, names in a local
-/// folder that are not UTF-8) fails the listing. It follows links in local folders; a
-/// [`TreeConnector`](super::TreeConnector) does not.
+/// Paths that `object_store` cannot represent (empty segments, control characters, local names that
+/// are not UTF-8) fail the listing. Links in local folders are followed, unlike by a
+/// [`TreeConnector`](super::TreeConnector).
 ///
-/// Placeholders for folders (`a/`, empty) are no items. They are listed under the name `a`, so
-/// each empty object is asked after once to tell them apart.
+/// Placeholders for folders (`a/`, empty) are not items. They are listed under the name `a`, so one
+/// HEAD request per empty object distinguishes them.
 pub struct ObjectConnector {
     bucket: Bucket,
     walks: WalkCache<Walk>,
@@ -79,18 +80,18 @@ struct Bucket {
 }
 
 impl ObjectConnector {
-    /// Opens the store at an address such as `s3://bucket/prefix`, `gs://bucket/prefix`,
+    /// Opens the store at a URL such as `s3://bucket/prefix`, `gs://bucket/prefix`,
     /// `az://container/prefix`, `https://host/folder` (WebDAV) or `file:///folder`.
-    pub async fn open(url: impl Into<String>) -> Result<Self, ConnectorError> {
+    pub async fn open(url: impl Into<ObjectUrl>) -> Result<Self, ConnectorError> {
         let url = url.into();
         let Opened { store, prefix, url, order } = blocking(move || open::open(&url)).await?;
         Ok(Self::over(store, prefix, url, order))
     }
 
-    /// Opens the store at an address with settings of `object_store` by their names, such as
-    /// `aws_endpoint`, instead of what the environment says.
+    /// Opens the store at a URL with settings of `object_store` by name, such as `aws_endpoint`,
+    /// instead of the environment.
     pub async fn open_with(
-        url: impl Into<String>,
+        url: impl Into<ObjectUrl>,
         settings: Vec<(String, String)>,
     ) -> Result<Self, ConnectorError> {
         let url = url.into();
@@ -99,7 +100,7 @@ impl ObjectConnector {
         Ok(Self::over(store, prefix, url, order))
     }
 
-    /// The objects below `prefix` of a store that is already there; `url` is what to call it.
+    /// The objects below `prefix` of an open store. `url` is its name in items and errors.
     pub fn with_store(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -120,13 +121,13 @@ impl ObjectConnector {
         Self { bucket, walks: WalkCache::new(), listed_at_ms }
     }
 
-    /// The store itself, for jobs that read objects by the paths of their items.
+    /// The store, for handlers that read objects by the paths of items.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.bucket.store
     }
 
-    /// The range that holds every path there can be.
+    /// The range of all possible paths.
     #[must_use]
     pub fn whole_range() -> KeyRange {
         KeyRange::new(KEY_SPACE_START, KEY_SPACE_END)
@@ -180,15 +181,14 @@ impl Connector for ObjectConnector {
 }
 
 impl Bucket {
-    /// A page of what remains. With a shelf, a walk found there is gone on with, and this one is
-    /// left there for the next page.
+    /// Reads a page of the remainder. With a cache, it continues a cached walk and caches its own.
     async fn read(
         &self,
-        shelf: Option<&WalkCache<Walk>>,
+        cache: Option<&WalkCache<Walk>>,
         remainder: Remainder,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        let mut walk = match shelf.and_then(|shelf| shelf.take(&remainder)) {
+        let mut walk = match cache.and_then(|cache| cache.take(&remainder)) {
             Some(walk) => walk,
             None => match self.order {
                 ListingOrder::Bytes => Walk::Flat(FlatWalk::begin(self, &remainder)),
@@ -199,9 +199,9 @@ impl Bucket {
         while page.items.is_empty() && !page.ended {
             self.fill(&mut page, &mut walk, &remainder, limit).await?;
         }
-        if let (Some(shelf), Some(last), false) = (shelf, page.items.last(), page.ended) {
+        if let (Some(cache), Some(last), false) = (cache, page.items.last(), page.ended) {
             let (after, end) = (last.key.to_vec(), remainder.end().to_vec());
-            shelf.put(after, end, walk.footprint(), walk);
+            cache.put(after, end, walk.footprint(), walk);
         }
         Ok(page)
     }
@@ -233,13 +233,13 @@ impl Bucket {
         Ok(())
     }
 
-    /// The objects as items, without those that only stand for a folder.
+    /// The objects as items, without placeholders for folders.
     async fn without_markers(
         &self,
         found: Vec<Found>,
         skipped: &mut SkipReports,
     ) -> Result<Vec<Item>, ConnectorError> {
-        let looked_at = stream::iter(found)
+        let checked = stream::iter(found)
             .map(|one| async move {
                 let is_marker = one.size == 0
                     && self.order == ListingOrder::Bytes
@@ -249,8 +249,8 @@ impl Bucket {
             .buffered(AT_ONCE)
             .collect::<Vec<Result<(Found, bool), ConnectorError>>>()
             .await;
-        let mut items = Vec::with_capacity(looked_at.len());
-        for result in looked_at {
+        let mut items = Vec::with_capacity(checked.len());
+        for result in checked {
             let (Found { key, size, modified_ms }, is_marker) = result?;
             if is_marker {
                 skipped.add(key.as_bytes(), SkipReason::FolderMarker, None);
@@ -270,7 +270,7 @@ impl Bucket {
         match self.store.head(&path).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(self.failed("ask after an object of")(error)),
+            Err(error) => Err(self.failed("look up an object of")(error)),
         }
     }
 

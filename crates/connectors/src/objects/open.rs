@@ -1,16 +1,21 @@
-//! Stores by their addresses.
+//! Opening a store by its URL.
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+use object_store::http::{HttpBuilder, HttpStore};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreScheme};
+use object_store::{ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use shardwright_worker::connector::ConnectorError;
-use url::Url;
+use url::{Position, Url};
 
 use super::ListingOrder;
+use crate::url::{Credentials, ObjectUrl};
 
-/// A store, the folder in it, its address without secrets, and how it lists.
+/// An open store, the prefix in it, its URL without secrets, and its listing order.
 pub(super) struct Opened {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: Path,
@@ -18,23 +23,24 @@ pub(super) struct Opened {
     pub(super) order: ListingOrder,
 }
 
-/// Opens the store at an address, with the settings that the environment has for it.
-pub(super) fn open(address: &str) -> Result<Opened, ConnectorError> {
+/// Opens the store at a URL, with settings from the environment.
+pub(super) fn open(address: &ObjectUrl) -> Result<Opened, ConnectorError> {
     open_with(address, settings)
 }
 
-/// Opens the store at an address, with the settings for its kind of store.
+/// Opens the store at a URL, with settings for its scheme.
 pub(super) fn open_with(
-    address: &str,
+    address: &ObjectUrl,
     settings: impl FnOnce(&ObjectStoreScheme) -> Vec<(String, String)>,
 ) -> Result<Opened, ConnectorError> {
     let bad = |reason: String| ConnectorError::BadUrl { url: shown(address), reason };
-    let url = Url::parse(address).map_err(|error| bad(error.to_string()))?;
+    let url = Url::parse(address.as_str()).map_err(|error| bad(error.to_string()))?;
     let (scheme, prefix) =
         ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
     let order = order(&scheme, &url);
     if scheme == ObjectStoreScheme::Local {
-        let folder = url.to_file_path().map_err(|()| bad("it names no local folder".to_owned()))?;
+        let folder =
+            url.to_file_path().map_err(|()| bad("it does not name a local folder".to_owned()))?;
         if !folder.is_dir() {
             return Err(ConnectorError::NotAFolder { path: folder });
         }
@@ -42,12 +48,39 @@ pub(super) fn open_with(
         return Ok(Opened { store, prefix, url: shown(address), order });
     }
     install_cryptography();
+    if let (ObjectStoreScheme::Http, Some(credentials)) = (&scheme, address.credentials()) {
+        let store = with_credentials(&url, credentials, settings(&scheme));
+        let store = Arc::new(store.map_err(|error| bad(error.to_string()))?);
+        return Ok(Opened { store, prefix, url: shown(address), order });
+    }
     let (store, prefix) = object_store::parse_url_opts(&url, settings(&scheme))
         .map_err(|error| bad(error.to_string()))?;
     Ok(Opened { store: Arc::from(store), prefix, url: shown(address), order })
 }
 
-/// What the environment says to a kind of store, by the prefix that its variables have.
+/// A WebDAV server that requires a user. The store gets the user as a header, so that its errors do
+/// not contain the password.
+fn with_credentials(
+    url: &Url,
+    credentials: &Credentials,
+    settings: Vec<(String, String)>,
+) -> object_store::Result<HttpStore> {
+    let Credentials { user, password } = credentials;
+    let text = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+    let mut options = ClientOptions::new();
+    for (key, value) in settings {
+        options = options.with_config(key.parse::<ClientConfigKey>()?, value);
+    }
+    // Base64 is always a valid header.
+    if let Ok(mut value) = HeaderValue::from_str(&text) {
+        value.set_sensitive(true);
+        options = options.with_default_headers([(AUTHORIZATION, value)].into_iter().collect());
+    }
+    let server = &url[..Position::BeforePath];
+    HttpBuilder::new().with_url(server).with_client_options(options).build()
+}
+
+/// The environment variables for a scheme, by their prefix.
 fn settings(scheme: &ObjectStoreScheme) -> Vec<(String, String)> {
     let prefix = match scheme {
         ObjectStoreScheme::AmazonS3 => "AWS_",
@@ -63,15 +96,15 @@ fn settings(scheme: &ObjectStoreScheme) -> Vec<(String, String)> {
 
 fn order(scheme: &ObjectStoreScheme, url: &Url) -> ListingOrder {
     match scheme {
-        // Directory buckets, which are told by their names, list in no order.
+        // Directory buckets, recognizable by their names, list in no order.
         ObjectStoreScheme::AmazonS3 if url.host_str().is_some_and(is_directory_bucket) => {
             ListingOrder::Folders
         }
         ObjectStoreScheme::AmazonS3
         | ObjectStoreScheme::GoogleCloudStorage
         | ObjectStoreScheme::Memory => ListingOrder::Bytes,
-        // Azure lists accounts with folders of their own in another order than those without,
-        // and an address does not tell which it is.
+        // Azure accounts with hierarchical namespaces list in another order than those without, and
+        // the URL does not show which it is.
         _ => ListingOrder::Folders,
     }
 }
@@ -80,20 +113,14 @@ fn is_directory_bucket(host: &str) -> bool {
     host.split('.').next().is_some_and(|bucket| bucket.ends_with("--x-s3"))
 }
 
-/// An address without what may be secret in it.
-fn shown(address: &str) -> String {
-    let address = address.split(['?', '#']).next().unwrap_or(address);
-    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+/// The URL in items and errors: with one slash behind the host, and none at the end.
+fn shown(address: &ObjectUrl) -> String {
+    let (scheme, rest) = address.as_str().split_once("://").unwrap_or(("", address.as_str()));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host = match (scheme, host.rsplit_once('@')) {
-        // There it is the container's name that stands before the sign.
-        ("abfs" | "abfss" | "az" | "azure" | "adl", _) | (_, None) => host,
-        (_, Some((_, host))) => host,
-    };
     format!("{scheme}://{host}/{}", path.trim_matches('/'))
 }
 
-/// TLS needs a provider of cryptography; whoever has installed one before keeps it.
+/// Installs a provider of cryptography for TLS, unless the process has one.
 fn install_cryptography() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
@@ -103,14 +130,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_without_secrets() {
+    fn a_url_is_shown_without_secrets() {
+        let shown = |url: &str| shown(&url.into());
         assert_eq!(shown("s3://bucket/a/b/"), "s3://bucket/a/b");
         assert_eq!(shown("https://user:secret@host/a?signature=x#y"), "https://host/a");
         assert_eq!(shown("abfss://container@account.host/a"), "abfss://container@account.host/a");
     }
 
     #[test]
-    fn stores_that_list_in_no_order_are_listed_folder_by_folder() {
+    fn errors_about_a_url_do_not_repeat_its_credentials() {
+        for address in ["ftp://u:SECRET@host/a", "https://u:SECRET@/", "https://u:SECRET@h:x/"] {
+            let refused = open(&address.into()).err().unwrap();
+            assert!(!format!("{refused} {refused:?}").contains("SECRET"), "{refused:?}");
+        }
+        let opened = open(&"https://u:SECRET@host/a".into()).unwrap();
+        assert!(!format!("{:?} {}", opened.store, opened.url).contains("SECRET"));
+    }
+
+    #[test]
+    fn unordered_stores_are_listed_folder_by_folder() {
         let order = |address: &str| {
             let url = Url::parse(address).unwrap();
             order(&ObjectStoreScheme::parse(&url).unwrap().0, &url)
@@ -124,14 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn stores_in_the_cloud_can_be_opened_without_asking_them() {
+    fn opening_a_store_sends_no_request() {
         for address in ["s3://bucket/a", "gs://bucket/a", "https://host/a"] {
-            assert_eq!(open(address).unwrap().prefix, Path::from("a"), "{address}");
+            assert_eq!(open(&address.into()).unwrap().prefix, Path::from("a"), "{address}");
         }
         for address in ["", "nonsense", "ftp://host/a", "s3:bucket"] {
-            assert!(matches!(open(address), Err(ConnectorError::BadUrl { .. })), "{address}");
+            assert!(
+                matches!(open(&address.into()), Err(ConnectorError::BadUrl { .. })),
+                "{address}"
+            );
         }
-        let missing = open("file:///no/such/folder");
+        let missing = open(&"file:///no/such/folder".into());
         assert!(matches!(missing, Err(ConnectorError::NotAFolder { .. })));
     }
 }

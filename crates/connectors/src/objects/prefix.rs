@@ -1,13 +1,13 @@
-//! The prefix of a store below which the items are, and where to start listing it.
+//! The prefix of the items in a store, and the offset to list from.
 
 use object_store::path::Path;
 
 use crate::remainder::Remainder;
 
-/// Greater than every other character, in UTF-8 as well.
+/// The greatest character, also in UTF-8 order.
 const LAST_CHARACTER: char = '\u{10ffff}';
 
-/// The folder of a store whose objects are the items. Keys are paths below it.
+/// The prefix of the items. Keys are paths below it.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectPrefix {
     prefix: Path,
@@ -22,7 +22,7 @@ impl ObjectPrefix {
         &self.prefix
     }
 
-    /// The key of an object; none for what is not below the prefix.
+    /// The key of an object. None if it is not below the prefix.
     pub(super) fn key<'p>(&self, location: &'p Path) -> Option<&'p str> {
         let path = location.as_ref();
         if self.prefix.is_root() {
@@ -31,34 +31,34 @@ impl ObjectPrefix {
         path.strip_prefix(self.prefix.as_ref())?.strip_prefix('/').filter(|key| !key.is_empty())
     }
 
-    /// The whole path of a key, as text.
+    /// The full path of a key, as text.
     pub(super) fn full(&self, key: &str) -> String {
         if self.prefix.is_root() { key.to_owned() } else { format!("{}/{key}", self.prefix) }
     }
 
-    /// The path of a key or of a folder's key, if it is one that a store can have.
+    /// The path of a key or of a folder's key, if it is a valid path.
     pub(super) fn path(&self, key: &str) -> Option<Path> {
         Path::parse(self.full(key)).ok()
     }
 
-    /// Behind which path to list what remains: below every key of it, and close to the first.
+    /// The path to list from: below every key of the remainder, and close to the first.
     pub(super) fn offset(&self, remainder: &Remainder) -> Option<Path> {
         let lower = remainder.lower();
         let text = valid_start(lower);
-        // Behind a key that is done, and that a path can say, there is nothing to find out.
+        // A key that is done and is a valid path is the exact offset.
         if remainder.is_behind(text.as_bytes())
             && let Some(path) = self.exact_path(text)
         {
             return Some(path);
         }
-        // A byte that ends the text here is above everything in ASCII that may follow it there.
+        // The byte that ends the valid text is above all ASCII characters.
         if lower.len() > text.len()
             && let Some(path) = self.exact_path(&format!("{text}~{LAST_CHARACTER}"))
         {
             return Some(path);
         }
-        // What follows is below the lower bound; where a path cannot say it, no object is there,
-        // so a shorter one is as good.
+        // Try the greatest path below the lower bound. Where that is not a valid path, no object
+        // can be there, so a shorter one is as good.
         let mut text = text.to_owned();
         while let Some(last) = text.pop() {
             if let Some(before) = character_before(last) {
@@ -71,7 +71,7 @@ impl ObjectPrefix {
         None
     }
 
-    /// The path of a key, if nothing of the key is lost in it.
+    /// The path of a key, if it equals the key exactly.
     fn exact_path(&self, key: &str) -> Option<Path> {
         let full = self.full(key);
         let path = Path::parse(&full).ok()?;
@@ -79,13 +79,13 @@ impl ObjectPrefix {
     }
 }
 
-/// The longest start of some bytes that is text.
+/// The longest valid UTF-8 prefix of some bytes.
 pub(super) fn valid_start(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 fn character_before(character: char) -> Option<char> {
-    // Control characters are in no path.
+    // No path has control characters.
     (' '..character).next_back()
 }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_paths_below_the_prefix_by_whole_names() {
+    fn keys_are_paths_below_the_prefix() {
         let objects = ObjectPrefix::new(Path::from("a/b"));
         let key = |path: &str| objects.key(&Path::from(path)).map(str::to_owned);
         assert_eq!(key("a/b/c/d").as_deref(), Some("c/d"));
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_begins_right_behind_a_key_that_is_done() {
+    fn a_listing_starts_right_behind_a_key_that_is_done() {
         assert_eq!(offset("p", &behind(b"a/b")).as_deref(), Some("p/a/b"));
         assert_eq!(offset("", &behind(b"a/b")).as_deref(), Some("a/b"));
     }
 
     #[test]
-    fn a_listing_begins_right_before_a_key_that_is_not_done() {
+    fn a_listing_starts_right_before_a_key_that_is_not_done() {
         assert_eq!(offset("p", &from(b"a/c")).as_deref(), Some("p/a/b\u{10ffff}"));
         assert_eq!(offset("p", &from(b"a0")).as_deref(), Some("p/a/\u{10ffff}"));
         assert_eq!(offset("p", &from(b"a/")).as_deref(), Some("p/a.\u{10ffff}"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_no_path_has_are_left_out() {
+    fn bytes_that_no_path_can_have_are_left_out() {
         assert_eq!(offset("p", &behind(b"ab\xff")).as_deref(), Some("p/ab~\u{10ffff}"));
         assert_eq!(offset("p", &behind(b"a//b")).as_deref(), Some("p/a/.\u{10ffff}"));
         assert_eq!(offset("p", &from(b"\xff")).as_deref(), Some("p/~\u{10ffff}"));

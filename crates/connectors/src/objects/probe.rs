@@ -1,4 +1,4 @@
-//! Division of what is too much to be listed, by looking at single keys of it.
+//! Splitting a store that is too large to list, by probing single keys.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +12,16 @@ use super::{Bucket, ListingOrder};
 use crate::remainder::Remainder;
 use crate::split::{Piece, nearest_cut};
 
-/// How many objects are listed before anything is guessed. One answer of a store.
+/// Objects that are listed before anything is guessed. One page of a store.
 pub(super) const LOOK_AHEAD: usize = 1_000;
-/// How many folders a split may look into.
+/// Folders that a split may list.
 const FOLDERS_MAX: usize = 16;
-/// How many steps are made towards the last key of a range.
+/// Bisection steps towards the last key of a range.
 const HALVINGS: usize = 8;
-/// How many keys or folders the first division of a store may look at.
+/// Keys or folders that the first division of a store may probe.
 const FIRST_PROBES_MAX: usize = 128;
 const AT_ONCE: usize = 16;
-/// What an item weighs beside its bytes, so that empty objects count for something.
+/// Weight of an item in addition to its bytes, so that empty objects count.
 const ITEM_WEIGHT: u64 = 256;
 
 pub(super) fn weigh(items: &[Item]) -> Vec<Piece> {
@@ -61,11 +61,11 @@ impl Bucket {
         {
             return Ok(Some(key));
         }
-        // The last key that was seen has others before it.
+        // The last key that was listed has others before it.
         Ok(pieces.into_iter().next_back().map(|piece| piece.key))
     }
 
-    /// Where to cut the whole of the store into about `wanted` parts.
+    /// Pieces from which to cut the store into about `wanted` parts.
     pub(super) async fn first_cuts(
         &self,
         remainder: &Remainder,
@@ -112,7 +112,7 @@ impl Bucket {
         Ok(between(&first.key, &top, fraction).map(String::into_bytes))
     }
 
-    /// A key near the end of the remainder, from one of its keys on.
+    /// A key near the end of the remainder, found by bisection from a key.
     async fn top(&self, remainder: &Remainder, from: &[u8]) -> Result<Vec<u8>, ConnectorError> {
         let mut low = from.to_vec();
         let mut high = self.end_of_shared_start(remainder, from).await?;
@@ -128,9 +128,8 @@ impl Bucket {
         Ok(low)
     }
 
-    /// An end of the remainder that is no further from a key than all the keys behind it are:
-    /// the end of the longest start that they all share with it. Halving the way to the given
-    /// end would spend its steps on the first letters that never differ.
+    /// The end of the longest prefix that all keys behind `key` share with it. Bisecting up to the
+    /// end of the remainder would spend its steps on leading characters that never differ.
     async fn end_of_shared_start(
         &self,
         remainder: &Remainder,
@@ -155,7 +154,7 @@ impl Bucket {
         Ok(end)
     }
 
-    /// Keys spread over the remainder, as pieces of equal weight.
+    /// Samples keys over the remainder, as pieces of equal weight.
     async fn sample(
         &self,
         remainder: &Remainder,
@@ -182,8 +181,8 @@ impl Bucket {
         Ok(keys.into_iter().map(|key| Piece { key, weight: 1 }).collect())
     }
 
-    /// Objects and unopened folders of the remainder, with their weights or a guess, after
-    /// looking into a number of folders, those nearest to the root first.
+    /// Lists up to `folders_max` folders, those nearest to the root first. Returns objects and
+    /// unopened folders. The weight of an unopened folder is a guess.
     async fn survey(
         &self,
         remainder: &Remainder,
@@ -197,7 +196,7 @@ impl Bucket {
         {
             found.remove(&folder);
             opened += 1;
-            // A folder that has vanished weighs nothing.
+            // A vanished folder has no weight.
             let listed = match list_folder(self, &folder, remainder).await {
                 Err(object_store::Error::NotFound { .. }) => Vec::new(),
                 result => result.map_err(self.failed("list"))?,

@@ -1,4 +1,4 @@
-//! Ways through a store in key order.
+//! Walks through a store in key order.
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -12,11 +12,11 @@ use crate::remainder::Remainder;
 pub(super) struct Found {
     pub(super) key: String,
     pub(super) size: u64,
-    /// When it was last written, in milliseconds since 1970.
+    /// Time of the last write, in milliseconds since 1970.
     pub(super) modified_ms: Option<u64>,
 }
 
-/// A way through a store, by whichever listing gives its keys in order.
+/// A walk by the listing that suits the store.
 pub(super) enum Walk {
     Flat(FlatWalk),
     Folders(FolderWalk),
@@ -35,10 +35,10 @@ impl Walk {
         }
     }
 
-    /// About how many bytes the walk holds.
+    /// Approximate memory of the walk, in bytes.
     pub(super) fn footprint(&self) -> usize {
         match self {
-            // One answer of the store: a thousand objects.
+            // One page of the store: a thousand objects.
             Self::Flat(_) => 1 << 18,
             Self::Folders(walk) => walk.footprint(),
         }
@@ -73,7 +73,7 @@ impl FlatWalk {
                 continue;
             };
             if self.last.as_deref().is_some_and(|last| key <= last) {
-                // A folder's placeholder, `a/`, is listed among its content and called `a`.
+                // The placeholder `a/` of a folder is listed among its content, under the name `a`.
                 if object.size == 0 {
                     skipped.add(key.as_bytes(), SkipReason::FolderMarker, None);
                     continue;
@@ -101,11 +101,11 @@ pub(super) struct FolderWalk {
 }
 
 struct Folder {
-    /// What is still to come, the first at the end.
+    /// The unread entries, in reverse order.
     entries: Vec<Entry>,
 }
 
-/// An object or a folder, which has a `/` at the end of its key and no size.
+/// An object, or a folder, whose key has a trailing `/` and which has no size.
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) size: Option<u64>,
@@ -169,7 +169,7 @@ impl Folder {
     }
 }
 
-/// What a folder holds that the remainder reaches, in key order.
+/// The entries of a folder that the remainder reaches, in key order.
 pub(super) async fn list_folder(
     bucket: &Bucket,
     key: &str,
@@ -191,7 +191,7 @@ pub(super) async fn list_folder(
     });
     let objects = listed.objects.iter().filter_map(|object| {
         let found = objects.key(&object.location)?;
-        // The placeholder of the folder itself is called as the folder is.
+        // The placeholder of the folder has the same name as the folder.
         let inside = found.starts_with(key) && remainder.contains(found.as_bytes());
         inside.then(|| Entry {
             key: found.to_owned(),

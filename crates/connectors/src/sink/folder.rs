@@ -1,6 +1,6 @@
-//! Results in files of a folder.
+//! A sink that stores results in files of a folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,24 +9,32 @@ use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
-use super::{run_name, segment_name};
+use super::{is_segment_name, run_name, segment_name};
+use crate::files::{PlainName, RESULT_MODE, remove_files, result_options};
 
-/// How much is gathered before it is written.
+/// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 64 * 1_024;
-/// How much is read at a time.
+/// Bytes per read.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Keeps segments as files: a folder per run, a file per shard and fence.
+/// Stores segments as files: a folder per run, a file per shard and fence.
 #[derive(Clone, Debug)]
 pub struct FolderSink {
     folder: Arc<Path>,
+    mode: u32,
 }
 
 impl FolderSink {
-    /// Keeps segments in `folder`, which is made when it is needed.
+    /// Stores segments in `folder`, which is created with the first segment.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into().into() }
+        Self { folder: folder.into().into(), mode: RESULT_MODE }
+    }
+
+    /// Gives segments these permissions, less what the umask removes.
+    #[must_use]
+    pub fn mode(self, mode: u32) -> Self {
+        Self { mode, ..self }
     }
 
     fn of_run(&self, run: RunId) -> PathBuf {
@@ -41,19 +49,19 @@ impl FolderSink {
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> SinkError {
-    let place = path.display().to_string();
-    move |error| SinkError::Io { place, error }
+    let location = path.display().to_string();
+    move |error| SinkError::Io { location, error }
 }
 
-/// Runs what blocks beside the tasks.
+/// Runs `work` on the runtime's blocking pool.
 async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce(&Path) -> Result<T, SinkError> + Send + 'static,
 ) -> Result<T, SinkError> {
-    let place = path.clone();
+    let failed_path = path.clone();
     match tokio::task::spawn_blocking(move || work(&path)).await {
         Ok(result) => result,
-        Err(error) => Err(failed(&place)(io::Error::other(error))),
+        Err(error) => Err(failed(&failed_path)(io::Error::other(error))),
     }
 }
 
@@ -62,7 +70,9 @@ impl Sink for FolderSink {
 
     async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<FileSegment, SinkError> {
         let path = self.segment_path(shard.run, shard.shard, fence);
-        let file = blocking(path.clone(), |path| create(path).map_err(failed(path))).await?;
+        let mode = self.mode;
+        let create = move |path: &Path| create(path, mode).map_err(failed(path));
+        let file = blocking(path.clone(), create).await?;
         Ok(FileSegment {
             path,
             file: Arc::new(file),
@@ -83,7 +93,8 @@ impl Sink for FolderSink {
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> Result<(), SinkError> {
         let path = self.segment_path(run, extent.shard, extent.fence);
-        let place = || path.display().to_string();
+        let damaged =
+            |problem| Err(SinkError::Damaged { location: path.display().to_string(), problem });
         let open = move |path: &Path| Reader::open(path, extent.length).map_err(failed(path));
         let mut reader = blocking(path.clone(), open).await?;
         let mut length = 0;
@@ -97,37 +108,36 @@ impl Sink for FolderSink {
             reader = blocking(path.clone(), next).await?;
         }
         if length < extent.length {
-            return Err(SinkError::Damaged { place: place(), problem: "it is too short" });
+            return damaged("it is too short");
         }
         if *reader.hasher.finalize().as_bytes() != extent.digest {
-            return Err(SinkError::Damaged { place: place(), problem: "its bytes were changed" });
+            return damaged("its bytes were changed");
         }
         Ok(())
     }
 
     async fn discard(&self, run: RunId) -> Result<(), SinkError> {
-        blocking(self.of_run(run), |folder| match fs::remove_dir_all(folder) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed(folder)(error)),
-        })
-        .await
+        let (root, name) = (Arc::clone(&self.folder), PlainName::new(run_name(run)));
+        let below: Vec<PlainName> = name.into_iter().collect();
+        let remove = move |folder: &Path| {
+            remove_files(&root, &below, is_segment_name).map_err(failed(folder))
+        };
+        blocking(self.of_run(run), remove).await.map(drop)
     }
 }
 
-/// A file that is read piece by piece, each beside the tasks: whoever reads much goes on renewing
-/// its lease.
+/// A file that is read piece by piece on the blocking pool, so that the lease is renewed meanwhile.
 struct Reader {
     file: io::Take<File>,
     hasher: blake3::Hasher,
-    /// What was read last. If it is shorter than it may be, nothing comes behind it.
+    /// The last piece. A piece shorter than `PIECE_BYTES` is the end.
     piece: Vec<u8>,
 }
 
 impl Reader {
-    /// Begins with the first piece.
+    /// Opens the file and reads the first piece.
     fn open(path: &Path, length: u64) -> io::Result<Self> {
-        let file = File::open(path)?.take(length);
+        let file = result_options(RESULT_MODE).read(true).open(path)?.take(length);
         Self { file, hasher: blake3::Hasher::new(), piece: Vec::new() }.next()
     }
 
@@ -139,8 +149,8 @@ impl Reader {
     }
 }
 
-/// Makes an empty file whose name survives a crash of the machine.
-fn create(path: &Path) -> io::Result<File> {
+/// Creates an empty file with a durable name.
+fn create(path: &Path, mode: u32) -> io::Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     if !folder.is_dir() {
         fs::create_dir_all(folder)?;
@@ -148,7 +158,7 @@ fn create(path: &Path) -> io::Result<File> {
             File::open(above)?.sync_all()?;
         }
     }
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    let file = result_options(mode).write(true).create(true).truncate(true).open(path)?;
     File::open(folder)?.sync_all()?;
     Ok(file)
 }
@@ -164,7 +174,7 @@ pub struct FileSegment {
     fence: FenceEpoch,
     length: u64,
     items: u64,
-    /// How much of it is durable.
+    /// Durable length.
     synced: u64,
 }
 
@@ -227,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_synced_is_read_and_what_came_later_is_not_there() {
+    async fn an_extent_holds_what_was_synced_and_no_more() {
         let (_folder, sink) = sink();
         let mut segment = sink.begin(SHARD, FenceEpoch::INITIAL).await.unwrap();
         assert_eq!(segment.sync().await.unwrap(), None);
@@ -248,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn results_that_were_cut_or_changed_are_found_out() {
+    async fn truncated_or_changed_results_are_detected() {
         let (_folder, sink) = sink();
         let mut segment = sink.begin(SHARD, FenceEpoch::INITIAL).await.unwrap();
         segment.append(b"one\n").unwrap();

@@ -1,7 +1,7 @@
-//! Results in an object store.
+//! A sink that stores results in an object store.
 //!
-//! An object cannot be appended to. So a segment is a folder of parts, one for each time that
-//! results were made durable, and an extent is as many of the first parts as its length says.
+//! An object cannot be appended to. So a segment is a folder of parts, one per sync, and an extent
+//! is a prefix of the parts.
 
 mod parts;
 
@@ -21,15 +21,16 @@ use shardwright_worker::sink::{Segment, Sink, SinkError};
 use tempfile::SpooledTempFile;
 
 use self::parts::{Parts, part_of};
-use super::{run_name, segment_name};
+use super::{is_segment_name, run_name, segment_name};
 use crate::objects::open_store;
+use crate::url::ObjectUrl;
 
-/// What is longer goes to a file before it is sent, and is sent in parts.
+/// Longer data is spooled to a file, and uploaded in parts.
 const IN_MEMORY_BYTES: usize = 8 << 20;
-/// Parts that are sent at a time.
+/// Parts that are uploaded at a time.
 const AT_ONCE: usize = 2;
 
-/// Keeps segments below an address such as `s3://bucket/prefix`.
+/// Stores segments below a URL such as `s3://bucket/prefix`.
 #[derive(Clone, Debug)]
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,
@@ -38,38 +39,38 @@ pub struct ObjectSink {
 }
 
 impl ObjectSink {
-    /// Opens the store at an address, with the settings that the environment has for it.
-    pub async fn open(url: impl Into<String>) -> Result<Self, ConnectorError> {
+    /// Opens the store at a URL, with settings from the environment.
+    pub async fn open(url: impl Into<ObjectUrl>) -> Result<Self, ConnectorError> {
         let (store, prefix, url) = open_store(url.into()).await?;
         Ok(Self { store, prefix, url: url.into() })
     }
 
-    /// What an object below the address is called.
+    /// The URL of an object.
     #[must_use]
-    pub fn place(&self, name: &str) -> String {
+    pub fn url_of(&self, name: &str) -> String {
         format!("{}/{name}", self.url.trim_end_matches('/'))
     }
 
     fn path(&self, name: &str) -> Result<Path, SinkError> {
         let path =
             if self.prefix.is_root() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
-        let wrong =
-            |error| SinkError::Io { place: self.place(name), error: io::Error::other(error) };
-        Path::parse(path).map_err(wrong)
+        let location = self.url_of(name);
+        let invalid = |error| SinkError::Io { location, error: io::Error::other(error) };
+        Path::parse(path).map_err(invalid)
     }
 
     fn failed(&self, name: &str) -> impl FnOnce(object_store::Error) -> SinkError {
-        let place = self.place(name);
+        let location = self.url_of(name);
         move |error| {
             let kind = match &error {
                 object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
                 _ => io::ErrorKind::Other,
             };
-            SinkError::Io { place, error: io::Error::new(kind, error) }
+            SinkError::Io { location, error: io::Error::new(kind, error) }
         }
     }
 
-    /// Reads an object, if it is there.
+    /// Reads an object, if it exists.
     pub async fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError> {
         match self.store.get(&self.path(name)?).await {
             Ok(found) => found.bytes().await.map(Some).map_err(self.failed(name)),
@@ -78,7 +79,7 @@ impl ObjectSink {
         }
     }
 
-    /// When an object was written; none if it is not there.
+    /// The time when an object was written. None if it does not exist.
     pub async fn modified_at(&self, name: &str) -> Result<Option<SystemTime>, SinkError> {
         match self.store.head(&self.path(name)?).await {
             Ok(found) => Ok(Some(found.last_modified.into())),
@@ -90,7 +91,7 @@ impl ObjectSink {
     /// Reads an object into a file.
     pub async fn get_file(&self, name: &str, file: &FilePath) -> Result<(), SinkError> {
         let found = self.store.get(&self.path(name)?).await.map_err(self.failed(name))?;
-        let local = |error| SinkError::Io { place: file.display().to_string(), error };
+        let local = |error| SinkError::Io { location: file.display().to_string(), error };
         let mut out = std::fs::File::create(file).map_err(local)?;
         let mut pieces = found.into_stream();
         while let Some(piece) = pieces.try_next().await.map_err(self.failed(name))? {
@@ -99,7 +100,7 @@ impl ObjectSink {
         out.flush().map_err(local)
     }
 
-    /// The names of the objects in a folder below the address.
+    /// The names of the objects in a folder.
     pub async fn names(&self, folder: &str) -> Result<Vec<String>, SinkError> {
         let listed = self.store.list_with_delimiter(Some(&self.path(folder)?)).await;
         let objects = listed.map_err(self.failed(folder))?.objects;
@@ -107,13 +108,24 @@ impl ObjectSink {
         Ok(names.map(|name| format!("{folder}/{name}")).collect())
     }
 
-    /// Deletes every object in a folder below the address, and says how many.
-    pub async fn delete_folder(&self, folder: &str) -> Result<u64, SinkError> {
-        let listed = self.store.list(Some(&self.path(folder)?));
-        let (mut deleted, found) = (0, listed.map_ok(|object| object.location).boxed());
-        // A store that can deletes many at a time.
-        let mut gone = self.store.delete_stream(found);
-        while let Some(result) = gone.next().await {
+    /// Deletes the objects in a folder whose names in it are `is_ours`, and returns their number.
+    pub async fn delete_folder(
+        &self,
+        folder: &str,
+        is_ours: fn(&str) -> bool,
+    ) -> Result<u64, SinkError> {
+        let path = self.path(folder)?;
+        let listed = self.store.list(Some(&path));
+        let is_ours = move |location: &Path| {
+            let name = location.as_ref().strip_prefix(path.as_ref());
+            name.and_then(|name| name.strip_prefix('/')).is_some_and(is_ours)
+        };
+        let found = listed.map_ok(|object| object.location);
+        let found = found.try_filter(move |location| std::future::ready(is_ours(location))).boxed();
+        let mut deleted = 0;
+        // Some stores delete many objects per request.
+        let mut results = self.store.delete_stream(found);
+        while let Some(result) = results.next().await {
             match result {
                 Ok(_) => deleted += 1,
                 Err(object_store::Error::NotFound { .. }) => {}
@@ -123,13 +135,13 @@ impl ObjectSink {
         Ok(deleted)
     }
 
-    /// Writes an object, which appears whole.
+    /// Writes an object atomically.
     pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SinkError> {
         let written = self.store.put(&self.path(name)?, bytes.into()).await;
         written.map(|_| ()).map_err(self.failed(name))
     }
 
-    /// Writes an object from a file, however long.
+    /// Writes an object from a file of any length.
     pub async fn put_file(&self, name: &str, file: &mut std::fs::File) -> Result<(), SinkError> {
         self.put_from(name, file).await
     }
@@ -139,7 +151,7 @@ impl ObjectSink {
         name: &str,
         source: &mut (impl io::Read + io::Seek + Send),
     ) -> Result<(), SinkError> {
-        let local = |error| SinkError::Io { place: self.place(name), error };
+        let local = |error| SinkError::Io { location: self.url_of(name), error };
         let length = source.seek(SeekFrom::End(0)).map_err(local)?;
         source.rewind().map_err(local)?;
         if length <= IN_MEMORY_BYTES as u64 {
@@ -177,7 +189,7 @@ impl Sink for ObjectSink {
             name: segment_of(shard.run, shard.shard, fence),
             sink: self.clone(),
             parts: 0,
-            waiting: SpooledTempFile::new(IN_MEMORY_BYTES),
+            pending: SpooledTempFile::new(IN_MEMORY_BYTES),
             hasher: blake3::Hasher::new(),
             extent: Extent { shard: shard.shard, fence, length: 0, items: 0, digest: [0; 32] },
             synced: 0,
@@ -191,7 +203,7 @@ impl Sink for ObjectSink {
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> Result<(), SinkError> {
         let segment = segment_of(run, extent.shard, extent.fence);
-        let damaged = |problem| SinkError::Damaged { place: self.place(&segment), problem };
+        let damaged = |problem| SinkError::Damaged { location: self.url_of(&segment), problem };
         let (mut hasher, mut left) = (blake3::Hasher::new(), extent.length);
         let mut parts = Parts::new(self, &segment);
         while left > 0 {
@@ -199,12 +211,12 @@ impl Sink for ObjectSink {
                 return Err(damaged("it is too short"));
             };
             while let Some(bytes) = pieces.try_next().await.map_err(self.failed(&name))? {
-                // What was sent and not committed lies behind it.
+                // Uploaded bytes behind the extent are not committed.
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 let bytes = bytes.get(..wanted).unwrap_or_default();
                 hasher.update(bytes);
                 left -= bytes.len() as u64;
-                let failed = |error| SinkError::Io { place: self.place(&name), error };
+                let failed = |error| SinkError::Io { location: self.url_of(&name), error };
                 piece(bytes).map_err(failed)?;
             }
         }
@@ -216,7 +228,7 @@ impl Sink for ObjectSink {
     }
 
     async fn discard(&self, run: RunId) -> Result<(), SinkError> {
-        self.delete_folder(&folder_of(run)).await.map(|_| ())
+        self.delete_folder(&folder_of(run), is_segment_name).await.map(|_| ())
     }
 }
 
@@ -226,8 +238,8 @@ pub struct ObjectSegment {
     sink: ObjectSink,
     name: String,
     parts: u64,
-    /// What was not sent yet.
-    waiting: SpooledTempFile,
+    /// Bytes that are not uploaded yet.
+    pending: SpooledTempFile,
     hasher: blake3::Hasher,
     extent: Extent,
     synced: u64,
@@ -242,18 +254,18 @@ impl Segment for ObjectSegment {
         self.extent.items += items;
         self.extent.length += bytes.len() as u64;
         self.hasher.update(bytes);
-        let failed = |error| SinkError::Io { place: self.sink.place(&self.name), error };
-        // Sending it may have failed half way.
-        self.waiting.seek(SeekFrom::End(0)).map_err(failed)?;
-        self.waiting.write_all(bytes).map_err(failed)
+        let failed = |error| SinkError::Io { location: self.sink.url_of(&self.name), error };
+        // A failed upload leaves the position somewhere in the file.
+        self.pending.seek(SeekFrom::End(0)).map_err(failed)?;
+        self.pending.write_all(bytes).map_err(failed)
     }
 
     async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
         if self.synced < self.extent.length {
             let part = part_of(&self.name, self.parts);
-            self.sink.put_from(&part, &mut self.waiting).await?;
+            self.sink.put_from(&part, &mut self.pending).await?;
             self.parts += 1;
-            self.waiting = SpooledTempFile::new(IN_MEMORY_BYTES);
+            self.pending = SpooledTempFile::new(IN_MEMORY_BYTES);
             self.synced = self.extent.length;
         }
         self.extent.digest = *self.hasher.finalize().as_bytes();
@@ -289,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_synced_is_read_and_what_came_later_is_not_there() {
+    async fn an_extent_holds_what_was_synced_and_no_more() {
         let sink = sink();
         let mut segment = segment(&sink).await;
         assert_eq!(segment.sync().await.unwrap(), None);
@@ -306,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn results_that_were_cut_or_changed_are_found_out() {
+    async fn truncated_or_changed_results_are_detected() {
         let sink = sink();
         let mut segment = segment(&sink).await;
         segment.append(b"one\n").unwrap();
@@ -322,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_fit_into_memory_is_sent_in_parts_and_read_whole() {
+    async fn long_results_are_uploaded_in_parts() {
         let sink = sink();
         let mut segment = segment(&sink).await;
         let long: Vec<u8> = (0..IN_MEMORY_BYTES * 2 + 17).map(|at| (at % 251) as u8).collect();

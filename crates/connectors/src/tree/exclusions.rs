@@ -1,5 +1,4 @@
-//! What a walk leaves out: folders of state by device and inode, so that no other name hides them,
-//! and what the `.gitignore` files of a tree exclude.
+//! What a walk excludes: state folders, by device and inode, and what `.gitignore` files exclude.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +10,7 @@ use rustix::fs::Stat;
 
 const RULES_FILE: &str = ".gitignore";
 
-/// What a file or folder is on its machine, whatever it is called.
+/// The identity of a file or folder on its machine, under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -23,7 +22,7 @@ impl Identity {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// Of what is at `path` itself, be it a link.
+    /// The identity of the entry at `path`. A link is not followed.
     pub(super) fn of_link(path: &Path) -> io::Result<Self> {
         Ok(Self::of(&std::fs::symlink_metadata(path)?))
     }
@@ -34,7 +33,7 @@ impl Identity {
     }
 }
 
-/// What no walk may enter or hand out.
+/// Folders and files that no walk may open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities(Vec<Identity>);
 
@@ -56,8 +55,8 @@ pub(super) fn of_folder(path: &Path) -> io::Result<Rules> {
     read(path, &path.join(RULES_FILE))
 }
 
-/// The rules from above a tree that hold in it, the nearest first: those of the folders around
-/// it, up to the one that is a repository, and of that repository. None outside of one.
+/// The rules from above a tree that apply in it, the nearest first: those of the folders around it
+/// up to the repository, and of the repository. None outside of a repository.
 pub(super) fn from_above(root: &Path) -> io::Result<Vec<Gitignore>> {
     let mut found = Vec::new();
     for folder in root.ancestors() {
@@ -87,14 +86,14 @@ fn read(folder: &Path, file: &Path) -> io::Result<Rules> {
     let text = std::fs::read(file)?;
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.split(|byte| *byte == b'\n') {
-        // A line that is no pattern is passed over, as git does.
+        // An invalid pattern is ignored, as in git.
         let _ = builder.add_line(None, &String::from_utf8_lossy(line));
     }
     let rules = builder.build().map_err(io::Error::other)?;
     Ok((!rules.is_empty()).then(|| Box::new(rules)))
 }
 
-/// Whether rules, the nearest first, say that a path is not wanted.
+/// Whether rules, the nearest first, exclude a path.
 pub(super) fn ignores<'r>(
     rules: impl Iterator<Item = &'r Gitignore>,
     path: &Path,

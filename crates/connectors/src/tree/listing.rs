@@ -1,4 +1,4 @@
-//! One folder's entries, in the order of the keys they lead to.
+//! The entries of a folder, in key order.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::exclusions::{Identities, Identity};
 use crate::remainder::Remainder;
 
-/// What an entry is, as far as a walk cares.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Folder,
@@ -20,11 +20,10 @@ pub(super) enum Kind {
     Special,
 }
 
-/// The entries of one folder that a walk has a use for, sorted.
+/// The entries of a folder that a remainder reaches, sorted.
 ///
-/// A folder's name carries its `/`, so names sort as the keys beneath them do: `a.txt` comes
-/// before `a/`, and `a/` before `a0`. All names lie in one buffer, because a folder may hold
-/// millions of them.
+/// The name of a folder has a trailing `/`, so names sort like the keys below them: `a.txt`, `a/`,
+/// `a0`. All names are in one buffer, because a folder may have millions.
 #[derive(Default)]
 pub(super) struct Listing {
     names: Vec<u8>,
@@ -38,24 +37,23 @@ struct Entry {
     kind: Kind,
 }
 
-/// What became of an attempt to list a folder.
+/// The result of listing a folder.
 pub(super) enum Listed {
     Entries(Listing),
-    /// It is one of those that no walk may enter.
+    /// The folder may not be opened.
     Forbidden,
 }
 
 impl Listing {
-    /// Reads the folder at `path`, whose key with its `/` is `prefix`; keeps what `remainder`
-    /// reaches.
+    /// Reads the folder at `path` with the key `prefix`. Keeps entries that `remainder` reaches.
     pub(super) fn read(
         path: &Path,
         prefix: &[u8],
         remainder: &Remainder,
         forbidden: &Identities,
     ) -> io::Result<Listed> {
-        // Asked before it is opened, so that a forbidden folder is not even opened; and again
-        // afterwards, because another may have taken its place.
+        // Checked before it is opened, so that a forbidden folder is not opened, and again after,
+        // because another folder may have replaced it.
         if forbidden.contains(Identity::of_link(path)?) {
             return Ok(Listed::Forbidden);
         }
@@ -76,9 +74,9 @@ impl Listing {
                 FileType::Unknown => {
                     match statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => kind_of(FileType::from_raw_mode(stat.st_mode)),
-                        // Whoever looks at it will find that it is gone.
+                        // The walk finds that it is gone.
                         Err(Errno::NOENT) => Kind::File,
-                        // It may be a folder, and nobody would look for one later.
+                        // It may be a folder, whose files would be missing.
                         Err(error) => return Err(error.into()),
                     }
                 }
@@ -121,13 +119,13 @@ impl Listing {
         self.entries.len()
     }
 
-    /// The name, with the `/` of a folder, and the kind of an entry.
+    /// The name and kind of an entry. The name of a folder has a trailing `/`.
     pub(super) fn get(&self, at: usize) -> Option<(&[u8], Kind)> {
         let entry = *self.entries.get(at)?;
         Some((name(&self.names, entry), entry.kind))
     }
 
-    /// About how many bytes it holds.
+    /// Approximate memory, in bytes.
     pub(super) fn footprint(&self) -> usize {
         self.names.len() + self.entries.len() * size_of::<Entry>()
     }
@@ -157,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_sort_as_the_keys_beneath_them_do() {
+    fn names_sort_like_the_keys_below_them() {
         let mut listing = Listing::default();
         let names = [("a0", Kind::File), ("a/", Kind::Folder), ("a.txt", Kind::File)];
         for (name, kind) in names {

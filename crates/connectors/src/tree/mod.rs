@@ -28,60 +28,62 @@ use listing::{Listed, Listing, path_below};
 use survey::{Survey, survey};
 use walk::{Gaps, Walk};
 
-/// Below every path: no name is empty or has a zero byte.
+/// Below every path: no name is empty or has a NUL byte.
 const KEY_SPACE_START: &[u8] = &[1];
-/// Above every path: file systems allow names of 255 bytes, and what follows a name in a path is
-/// a `/`. A longer name made of this byte alone is skipped.
+/// Above every path: file systems allow names of 255 bytes, and a `/` follows a name in a path.
+/// A longer name of this byte alone is skipped.
 const KEY_SPACE_END: &[u8] = &[0xff; 256];
 
-/// How many entries an estimate or a split looks at, and the first division of a tree.
+/// Entries that an estimate or a split reads.
 const LOOK_AHEAD: usize = 8_192;
+/// Entries that the first division of a tree reads.
 const FIRST_LOOK: usize = 65_536;
-/// Of how many files an estimate asks the size.
+/// Files whose size an estimate reads.
 const SIZES_SAMPLED: usize = 64;
 
-/// What a [`TreeConnector`] leaves out.
+/// What a [`TreeConnector`] skips.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
-    /// Folders and files that hold the state of runs. They must exist. They are recognized under
-    /// any name, by device and inode, and never entered or opened.
+    /// Folders and files with the state of runs. They must exist. They are recognized under any
+    /// name, by device and inode, and are never opened.
     pub state_folders: Vec<PathBuf>,
-    /// Leave out what `.gitignore` files in the tree, around it, and its repository's
-    /// `info/exclude` say, and `.git` itself.
+    /// Whether to skip `.git`, and what `.gitignore` files and the `info/exclude` of the repository
+    /// exclude. Files above the root count as well.
     pub respect_gitignore: bool,
 }
 
-/// The regular files of a directory tree; keys are their paths in it, as raw bytes.
+/// The regular files of a directory tree. Keys are paths below the root, as raw bytes.
 ///
 /// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, behind `a.txt` and
-/// before `a0`. Hidden files are files like others. Symbolic links are not followed, not even to
-/// files; only the root itself may be one. Links, special files, and what vanishes, may not be
-/// read or has too long a path are skipped with a report. A place in trouble (a bad disk, a dead
-/// mount) fails the page, until whoever reads has tried often enough and passes it over.
+/// before `a0`. Hidden files are items. Only the root itself may be a symbolic link.
 ///
-/// A walk holds the entries still to come of the folders it stands in, nothing else.
+/// Links, special files, and entries that vanish, may not be read or have too long a path are
+/// skipped with a report. A failing part of the tree (a bad disk, a dead mount) fails the page. The
+/// last retry skips it ([`PageLimit::skips_failing_parts`]).
+///
+/// A walk holds the unread entries of the folders on its path, nothing else.
 pub struct TreeConnector {
     tree: Arc<Tree>,
     walks: Arc<WalkCache<Walk>>,
 }
 
-/// How a folder is listed.
+/// Lists a folder. Replaced in tests.
 type Lister = fn(&Path, &[u8], &Remainder, &Identities) -> io::Result<Listed>;
 
 struct Tree {
     list: Lister,
-    /// As it was given.
+    /// The root as it was given.
     shown: PathBuf,
-    /// The same, absolute and without links.
+    /// The root, absolute and without links.
     root: PathBuf,
     forbidden: Identities,
-    /// The rules from above the tree, if rules are respected.
+    /// The rules from above the root, if rules are respected.
     rules_above: Option<Vec<Gitignore>>,
     listed_at_ms: Option<u64>,
 }
 
 impl TreeConnector {
-    /// Opens the tree at `root` and leaves nothing out.
+    /// Opens the tree at `root` with default options.
     pub async fn open(root: impl Into<PathBuf>) -> Result<Self, ConnectorError> {
         Self::open_with(root, TreeOptions::default()).await
     }
@@ -95,7 +97,7 @@ impl TreeConnector {
         Ok(Self { tree, walks: Arc::new(WalkCache::new()) })
     }
 
-    /// The range that holds every path there can be.
+    /// The range of all possible paths.
     #[must_use]
     pub fn whole_range() -> KeyRange {
         KeyRange::new(KEY_SPACE_START, KEY_SPACE_END)
@@ -183,8 +185,8 @@ impl Tree {
         Ok(Self { list, shown, root, forbidden, rules_above, listed_at_ms })
     }
 
-    /// Whether rules say that a key, or a folder's key, is not wanted; `inside` are those of the
-    /// folders around it, the nearest first.
+    /// Whether rules exclude a key or a folder's key. `inside` has the rules of the folders around
+    /// it, the nearest first.
     fn ignores<'r>(
         &'r self,
         inside: impl Iterator<Item = &'r Gitignore>,
@@ -207,7 +209,7 @@ impl Tree {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         let mut page = Page { ended: true, ..Page::default() };
-        let mut gaps = Gaps::new(&mut page.skipped, limit.passes_over_trouble);
+        let mut gaps = Gaps::new(&mut page.skipped, limit.skips_failing_parts);
         let mut walk = match walks.take(&remainder) {
             Some(walk) => walk,
             None => Walk::begin(self, remainder.clone(), &mut gaps)?,
@@ -223,8 +225,8 @@ impl Tree {
                 break;
             }
         }
-        if gaps.has_passed_over_trouble {
-            // It may be all of the tree by now, and that would be no smaller tree.
+        if gaps.has_skipped_failing_part {
+            // The whole tree may be failing by now, which must not look like a smaller tree.
             let mut again = SkipReports::default();
             Walk::begin(self, remainder, &mut Gaps::new(&mut again, true))?;
         }
@@ -238,8 +240,7 @@ impl Tree {
     }
 
     fn estimate(&self, walks: &WalkCache<Walk>, remainder: &Remainder) -> SourceEstimate {
-        // A walk that stands in a large folder has counted it; to list it again would cost more
-        // than an estimate may.
+        // A walk in a large folder has counted it. Listing it again would be too expensive.
         let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
         if let Some(to_come) = to_come
             && to_come.files > LOOK_AHEAD
@@ -263,7 +264,7 @@ impl Tree {
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
         let Survey { pieces, seen, .. } = survey(self, remainder, look_ahead);
         let cut = nearest_cut(&pieces, fraction);
-        // If files were seen on both sides, there is nothing to find out.
+        // With a file on both sides, the cut is good.
         if let Some(at) = cut
             && seen.get(at) == Some(&true)
             && seen.get(..at).is_some_and(|before| before.contains(&true))
@@ -274,14 +275,14 @@ impl Tree {
             return Ok(None);
         };
         let behind_first = remainder.behind(&first);
-        // Nearest first: the cut by weight, whatever lies on its other side, and the second file.
+        // Candidates, nearest first: the cut by weight, pieces before it, and the second file.
         if let Some(at) = cut {
             let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
             let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
             for candidate in candidates {
                 match self.first_file(&remainder.from(&candidate.key))? {
                     Some(file) if file != first => return Ok(Some(file)),
-                    // From anything earlier on, the first file is this one too.
+                    // For earlier candidates, the first file is the same.
                     Some(_) => break,
                     None => {}
                 }
@@ -292,7 +293,7 @@ impl Tree {
 
     fn first_file(&self, remainder: &Remainder) -> Result<Option<Vec<u8>>, ConnectorError> {
         let mut skipped = SkipReports::default();
-        // Whoever is in trouble needs no part of its own.
+        // A failing part is not worth a shard.
         let mut gaps = Gaps::new(&mut skipped, true);
         let mut walk = Walk::begin(self, remainder.clone(), &mut gaps)?;
         let found = walk.next(self, remainder, &mut gaps)?;
@@ -311,7 +312,7 @@ mod tests {
     use shardwright_worker::connector::SkipReason;
 
     #[test]
-    fn a_split_takes_no_unopened_folder_for_something() {
+    fn a_split_does_not_count_unopened_folders_as_files() {
         let folder = tempfile::TempDir::new().unwrap();
         for name in 'a'..='m' {
             fs::create_dir(folder.path().join(name.to_string())).unwrap();
@@ -346,17 +347,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_trouble_fails_a_page_until_it_is_passed_over() {
+    fn a_failing_folder_fails_a_page_until_it_is_skipped() {
         let (_folder, tree) = three(|path, prefix, remainder, forbidden| match prefix {
             b"bad/" => Err(Errno::IO.into()),
             _ => Listing::read(path, prefix, remainder, forbidden),
         });
         let limit = PageLimit::default();
         assert!(page(&tree, limit).unwrap_err().is_transient());
-        let passed = page(&tree, limit.passing_over_trouble()).unwrap();
-        let keys: Vec<&[u8]> = passed.items.iter().map(|item| item.key.as_ref()).collect();
-        assert_eq!((keys, passed.ended), (vec![&b"a/file"[..], b"c/file"], true));
-        let [report] = passed.skipped.kept() else { panic!("{:?}", passed.skipped) };
+        let page = page(&tree, limit.skipping_failing_parts()).unwrap();
+        let keys: Vec<&[u8]> = page.items.iter().map(|item| item.key.as_ref()).collect();
+        assert_eq!((keys, page.ended), (vec![&b"a/file"[..], b"c/file"], true));
+        let [report] = page.skipped.kept() else { panic!("{:?}", page.skipped) };
         assert_eq!((report.key.as_ref(), report.reason), (&b"bad/"[..], SkipReason::Unreadable));
         let whole = Remainder::of(&TreeConnector::whole_range(), None);
         let cut = tree.propose_split(&whole, 0.5, LOOK_AHEAD).unwrap();
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_gone_is_an_error_even_if_it_was_there_at_first() {
+    fn a_tree_that_disappears_during_a_page_is_an_error() {
         static LISTED: AtomicUsize = AtomicUsize::new(0);
         let (_folder, tree) = three(|path, prefix, remainder, forbidden| {
             match LISTED.fetch_add(1, Ordering::Relaxed) {
@@ -372,7 +373,7 @@ mod tests {
                 _ => Err(Errno::NOTCONN.into()),
             }
         });
-        let gone = page(&tree, PageLimit::default().passing_over_trouble());
+        let gone = page(&tree, PageLimit::default().skipping_failing_parts());
         assert!(gone.unwrap_err().is_transient());
     }
 }

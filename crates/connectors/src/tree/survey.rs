@@ -1,4 +1,4 @@
-//! A look over what remains of a tree that ends after a bounded number of entries.
+//! A survey of the remainder of a tree, over a bounded number of entries.
 
 use std::collections::VecDeque;
 
@@ -12,29 +12,29 @@ use super::listing::{Kind, Listed, Listing, path_below};
 use crate::remainder::Remainder;
 use crate::split::Piece;
 
-/// What an item weighs beside its bytes, so that empty files count for something.
+/// Weight of an item in addition to its bytes, so that empty files count.
 const ITEM_WEIGHT: u64 = 256;
 
-/// What was seen of a remainder.
+/// The survey of a remainder.
 pub(super) struct Survey {
-    /// Files and unopened folders in key order, with their weights or a guess.
+    /// Files and unopened folders in key order. The weight of an unopened folder is a guess.
     pub(super) pieces: Vec<Piece>,
-    /// Which of the pieces begin with a file that was seen.
+    /// Which pieces start with a file that was seen.
     pub(super) seen: Vec<bool>,
     pub(super) items: u64,
     pub(super) bytes: u64,
-    /// How well both are known.
+    /// How exact both numbers are.
     pub(super) known: fn(u64) -> Quantity,
 }
 
-/// Something in a folder, or several in a row that are not told apart.
+/// An entry of a folder, or several neighbours counted as one.
 struct Node {
     key: Vec<u8>,
     weight: u64,
     content: Content,
-    /// The folder it is in; the root is in itself.
+    /// Its folder. The root is its own.
     parent: usize,
-    /// What a folder says is not wanted in it.
+    /// The rules of a folder.
     rules: Rules,
 }
 
@@ -51,14 +51,14 @@ struct Surveyor<'t> {
     nodes: Vec<Node>,
     unopened: VecDeque<usize>,
     budget: usize,
-    /// How many of the opened folders had files.
+    /// Opened folders with files.
     with_files: u64,
     items: u64,
     bytes: u64,
     sampled: bool,
 }
 
-/// Looks at up to about `budget` entries, those nearest to the root first.
+/// Reads up to about `budget` entries, those nearest to the root first.
 pub(super) fn survey(tree: &Tree, remainder: &Remainder, budget: usize) -> Survey {
     let (key, content) = (Vec::new(), Content::Unopened);
     let root = Node { key, weight: 0, content, parent: 0, rules: None };
@@ -88,7 +88,7 @@ impl Surveyor<'_> {
         };
         let name = prefix.strip_suffix(b"/").unwrap_or(&prefix);
         let path = path_below(&self.tree.root, name);
-        // What cannot be read weighs nothing here; the walk will report it.
+        // An unreadable folder has no weight. The walk reports it.
         let listing = match (self.tree.list)(&path, &prefix, self.remainder, &self.tree.forbidden) {
             Ok(Listed::Entries(listing)) => listing,
             Ok(Listed::Forbidden) | Err(_) => Listing::default(),
@@ -99,8 +99,7 @@ impl Surveyor<'_> {
             node.rules = exclusions::of_folder(&path).unwrap_or_default();
         }
         let before = self.items;
-        // Of a folder too large for what is left, every so manieth entry stands for its
-        // neighbours.
+        // In a folder larger than the budget, every n-th entry stands for its neighbours.
         let stride = listing.len().div_ceil(self.budget.max(1)).max(1);
         self.sampled |= stride > 1;
         let mut children = Vec::new();
@@ -156,7 +155,7 @@ impl Surveyor<'_> {
     }
 
     fn finish(mut self) -> Survey {
-        // Nothing is known of an unopened folder, so it is taken for one like the others.
+        // An unopened folder counts as an average one.
         let folders = self.with_files.max(1);
         let (items_each, bytes_each) = (self.items / folders, self.bytes / folders);
         let guess = bytes_each.saturating_add(items_each * ITEM_WEIGHT).max(1);

@@ -1,4 +1,4 @@
-//! A walk through a tree in key order, from any key on.
+//! A walk through a tree in key order, from any key.
 
 use std::io;
 use std::path::Path;
@@ -11,44 +11,43 @@ use super::exclusions::Identity;
 use super::exclusions::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use super::{KEY_SPACE_END, Tree};
-use crate::io::{io_error, is_trouble, may_pass};
+use crate::io::{io_error, is_failing_part, may_pass};
 use crate::remainder::Remainder;
 
-/// The folders on the way to where a walk stands, outermost first.
+/// The folders on the path of a walk, outermost first.
 ///
-/// Of each folder it knows the entries that are still to come; no more is in memory. Folders that
-/// lie before the remainder are never opened.
+/// Each folder holds its unread entries. Folders before the remainder are never opened.
 pub(super) struct Walk {
     folders: Vec<Folder>,
     remainder: Remainder,
 }
 
 struct Folder {
-    /// Its key, with the `/` at its end; empty for the root.
+    /// Its key, with a trailing `/`. Empty for the root.
     prefix: Vec<u8>,
     listing: Listing,
     next: usize,
     rules: Rules,
 }
 
-/// What a walk could not read, and what becomes of it.
+/// Collects what a walk could not read, as skip reports or as an error.
 pub(super) struct Gaps<'n> {
     skipped: &'n mut SkipReports,
-    passes_over_trouble: bool,
-    /// Whether that was done. A source that is gone looks the same.
-    pub(super) has_passed_over_trouble: bool,
+    skips_failing_parts: bool,
+    /// Whether a failing part was skipped. A source that is gone looks the same.
+    pub(super) has_skipped_failing_part: bool,
 }
 
 impl<'n> Gaps<'n> {
-    pub(super) const fn new(skipped: &'n mut SkipReports, passes_over_trouble: bool) -> Self {
-        Self { skipped, passes_over_trouble, has_passed_over_trouble: false }
+    pub(super) const fn new(skipped: &'n mut SkipReports, skips_failing_parts: bool) -> Self {
+        Self { skipped, skips_failing_parts, has_skipped_failing_part: false }
     }
 
-    /// Whether nobody will read what has failed with `error`.
-    fn is_to_stay(&mut self, error: &io::Error) -> bool {
-        let is_given_up = self.passes_over_trouble && is_trouble(error);
-        self.has_passed_over_trouble |= is_given_up;
-        is_given_up || !may_pass(error)
+    /// Whether an entry that failed with `error` is skipped.
+    fn is_skipped(&mut self, error: &io::Error) -> bool {
+        let skips = self.skips_failing_parts && is_failing_part(error);
+        self.has_skipped_failing_part |= skips;
+        skips || !may_pass(error)
     }
 }
 
@@ -58,7 +57,7 @@ pub(super) struct Found {
     pub(super) size: u64,
 }
 
-/// What a walk has listed and not yet looked at.
+/// The listed and unread entries of a walk.
 pub(super) struct ToCome {
     pub(super) files: usize,
     pub(super) folders: usize,
@@ -67,7 +66,7 @@ pub(super) struct ToCome {
 }
 
 impl Walk {
-    /// A walk through what remains. Only a root that cannot be read is an error.
+    /// Starts a walk. Fails only if the root cannot be read.
     pub(super) fn begin(
         tree: &Tree,
         remainder: Remainder,
@@ -83,7 +82,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next file below `remainder`'s end, which may lie before that of the walk's beginning.
+    /// The next file below the end of `remainder`, which may be lower than at the start.
     pub(super) fn next(
         &mut self,
         tree: &Tree,
@@ -102,20 +101,20 @@ impl Walk {
             folder.next += 1;
             if kind == Kind::Folder {
                 self.enter(tree, &key, gaps)?;
-            } else if let Some(found) = self.look_at(tree, key, kind, gaps)? {
+            } else if let Some(found) = self.check(tree, key, kind, gaps)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// About how many bytes the walk holds.
+    /// Approximate memory of the walk, in bytes.
     pub(super) fn footprint(&self) -> usize {
         self.folders.iter().map(|folder| folder.prefix.len() + folder.listing.footprint()).sum()
     }
 
-    /// How many files and folders are still to come below `remainder`'s end, as far as they are
-    /// listed, and up to `wanted` of the files, evenly spread.
+    /// Counts the listed and unread files and folders below the end of `remainder`. Samples up to
+    /// `wanted` of the files, evenly spread.
     pub(super) fn to_come(&self, remainder: &Remainder, wanted: usize) -> ToCome {
         let key = |folder: &Folder, name: &[u8]| [folder.prefix.as_slice(), name].concat();
         let of_kind = |wanted: Kind| {
@@ -137,7 +136,7 @@ impl Walk {
         ToCome { some: some.collect(), files, folders: of_kind(Kind::Folder).count() }
     }
 
-    /// What the walk was begun with.
+    /// The end of the range with which the walk was started.
     pub(super) fn end(&self) -> &[u8] {
         self.remainder.end()
     }
@@ -148,7 +147,7 @@ impl Walk {
         prefix: &[u8],
         gaps: &mut Gaps<'_>,
     ) -> Result<(), ConnectorError> {
-        // Whatever lies in it has at least one byte more.
+        // Keys in it are at least one byte longer.
         if prefix.len() >= MAX_KEY_SIZE || prefix >= KEY_SPACE_END {
             gaps.skipped.add(prefix, SkipReason::TooLong, None);
             return Ok(());
@@ -159,12 +158,12 @@ impl Walk {
         match open_folder(tree, prefix, &self.remainder, gaps) {
             Ok(Some(folder)) => self.folders.push(folder),
             Ok(None) => gaps.skipped.add(prefix, SkipReason::State, None),
-            Err(error) => passed_over(tree, prefix, error, gaps)?,
+            Err(error) => skip_or_fail(tree, prefix, error, gaps)?,
         }
         Ok(())
     }
 
-    fn look_at(
+    fn check(
         &self,
         tree: &Tree,
         key: Vec<u8>,
@@ -190,7 +189,7 @@ impl Walk {
                 }
                 Ok(_) => SkipReason::Vanished,
                 Err(error) => {
-                    passed_over(tree, &key, error, gaps)?;
+                    skip_or_fail(tree, &key, error, gaps)?;
                     return Ok(None);
                 }
             },
@@ -205,14 +204,14 @@ impl Walk {
     }
 }
 
-/// Lists a folder and reads its rules; none if it is one that may not be entered.
+/// Lists a folder and reads its rules. None if it may not be opened.
 fn open_folder(
     tree: &Tree,
     prefix: &[u8],
     remainder: &Remainder,
     gaps: &mut Gaps<'_>,
 ) -> io::Result<Option<Folder>> {
-    // Without the `/`, which would make the system follow a link.
+    // Without the `/`, with which the system would follow a link.
     let path = path_below(&tree.root, prefix.strip_suffix(b"/").unwrap_or(prefix));
     let path = if prefix.is_empty() { tree.root.clone() } else { path };
     let Listed::Entries(listing) = (tree.list)(&path, prefix, remainder, &tree.forbidden)? else {
@@ -224,7 +223,7 @@ fn open_folder(
 
 fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
     match exclusions::of_folder(path) {
-        Err(error) if gaps.is_to_stay(&error) => {
+        Err(error) if gaps.is_skipped(&error) => {
             let key = [prefix, b".gitignore"].concat();
             gaps.skipped.add(&key, SkipReason::Unreadable, Some(error.to_string()));
             Ok(None)
@@ -233,9 +232,9 @@ fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
     }
 }
 
-/// Makes a skip report of what concerns one file or folder and is to stay so, and an error of
-/// everything else: a disk or a server in trouble must not look like a smaller tree.
-fn passed_over(
+/// Reports an entry as skipped if the error is its own and permanent. Every other error is
+/// returned: a failing disk or server must not look like a smaller tree.
+fn skip_or_fail(
     tree: &Tree,
     key: &[u8],
     error: io::Error,
@@ -243,11 +242,10 @@ fn passed_over(
 ) -> Result<(), ConnectorError> {
     use rustix::io::Errno;
     let reason = match Errno::from_io_error(&error) {
-        // A folder that became a file or a link is no more the folder that was listed. Nor is that
-        // of a process that has ended.
+        // A folder that became a file or a link, or the folder of an ended process.
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::SRCH) => SkipReason::Vanished,
         Some(Errno::NAMETOOLONG) => SkipReason::TooLong,
-        _ if gaps.is_to_stay(&error) => SkipReason::Unreadable,
+        _ if gaps.is_skipped(&error) => SkipReason::Unreadable,
         _ => return Err(io_error("read", &path_below(&tree.root, key))(error)),
     };
     gaps.skipped.add(key, reason, Some(error.to_string()));
@@ -261,18 +259,18 @@ mod tests {
     use super::*;
     use crate::tree::TreeOptions;
 
-    fn told(error: io::Error, passes_over_trouble: bool) -> Result<SkipReason, ConnectorError> {
+    fn reason(error: io::Error, skips_failing_parts: bool) -> Result<SkipReason, ConnectorError> {
         let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
         let mut skipped = SkipReports::default();
-        let mut gaps = Gaps::new(&mut skipped, passes_over_trouble);
-        passed_over(&tree, b"a/", error, &mut gaps)?;
+        let mut gaps = Gaps::new(&mut skipped, skips_failing_parts);
+        skip_or_fail(&tree, b"a/", error, &mut gaps)?;
         Ok(skipped.kept()[0].reason)
     }
 
     #[test]
-    fn what_concerns_one_file_is_a_skip_report_and_what_may_concern_all_is_an_error() {
+    fn errors_of_one_entry_are_skipped_and_others_returned() {
         let too_many_names = io::ErrorKind::FileTooLarge.into();
-        assert_eq!(told(too_many_names, false).unwrap(), SkipReason::Unreadable);
+        assert_eq!(reason(too_many_names, false).unwrap(), SkipReason::Unreadable);
         for (errno, expected) in [
             (Errno::ACCESS, SkipReason::Unreadable),
             (Errno::PERM, SkipReason::Unreadable),
@@ -282,20 +280,20 @@ mod tests {
             (Errno::SRCH, SkipReason::Vanished),
             (Errno::NAMETOOLONG, SkipReason::TooLong),
         ] {
-            assert_eq!(told(errno.into(), false).unwrap(), expected, "{errno}");
+            assert_eq!(reason(errno.into(), false).unwrap(), expected, "{errno}");
         }
         for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN, Errno::MFILE] {
-            assert!(told(errno.into(), false).unwrap_err().is_transient(), "{errno}");
+            assert!(reason(errno.into(), false).unwrap_err().is_transient(), "{errno}");
         }
     }
 
     #[test]
-    fn a_place_in_trouble_is_passed_over_on_request_and_a_lack_is_no_place() {
+    fn failing_parts_are_skipped_on_request_but_shortages_never() {
         for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN] {
-            assert_eq!(told(errno.into(), true).unwrap(), SkipReason::Unreadable, "{errno}");
+            assert_eq!(reason(errno.into(), true).unwrap(), SkipReason::Unreadable, "{errno}");
         }
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
-            assert!(told(errno.into(), true).unwrap_err().is_transient(), "{errno}");
+            assert!(reason(errno.into(), true).unwrap_err().is_transient(), "{errno}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of files, and of files that change.
+//! Rows of files, and files that change.
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::io::{Cursor, Read, Write};
@@ -51,7 +51,7 @@ fn texts(items: &[Item]) -> Vec<&[u8]> {
 }
 
 #[tokio::test]
-async fn every_row_is_an_item_and_the_last_needs_no_newline() {
+async fn every_row_is_an_item() {
     let fixture = Fixture::new(b"one\n\nthree\r\nfour\rx\nlast\r");
     let items = everything(&fixture.open().await).await;
     let expected: [&[u8]; 5] = [b"one", b"", b"three", b"four\rx", b"last\r"];
@@ -62,7 +62,7 @@ async fn every_row_is_an_item_and_the_last_needs_no_newline() {
 }
 
 #[tokio::test]
-async fn rows_that_end_with_a_zero_byte_may_hold_newlines() {
+async fn rows_that_end_with_nul_may_contain_newlines() {
     let fixture = Fixture::new(b"a\nb\r\0\0c");
     let items = everything(&LineConnector::open_with(&fixture.path, nul()).await.unwrap()).await;
     assert_eq!(texts(&items), [&b"a\nb\r"[..], b"", b"c"]);
@@ -77,15 +77,15 @@ async fn an_empty_file_has_no_rows_and_one_range() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_too_long_is_named() {
+async fn a_row_that_is_too_long_is_reported() {
     let fixture = Fixture::new(b"short\nfar too long\nshort");
     let options = LineOptions { row_bytes_max: 8, ..LineOptions::default() };
-    let refused = LineConnector::open_with(&fixture.path, options).await;
-    assert!(matches!(refused, Err(ConnectorError::RowTooLong { row: 1, limit: 8, .. })));
+    let opened = LineConnector::open_with(&fixture.path, options).await;
+    assert!(matches!(opened, Err(ConnectorError::RowTooLong { row: 1, limit: 8, .. })));
 }
 
 #[tokio::test]
-async fn a_row_longer_than_a_page_comes_alone() {
+async fn a_row_longer_than_a_page_is_a_page_of_its_own() {
     let long = vec![b'x'; 3_000_000];
     let fixture = Fixture::new(&[b"a\n", long.as_slice(), b"\nb\n"].concat());
     let lines = fixture.open().await;
@@ -99,7 +99,7 @@ async fn a_row_longer_than_a_page_comes_alone() {
 }
 
 #[tokio::test]
-async fn a_split_divides_the_bytes_and_an_estimate_counts_them() {
+async fn splits_and_estimates_are_by_bytes() {
     let long = vec![b'x'; 999];
     let fixture = Fixture::new(&[b"a\n".repeat(500), long, b"\nb\n".to_vec()].concat());
     let lines = fixture.open().await;
@@ -126,7 +126,7 @@ async fn initial_ranges_hold_about_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_written_to_meanwhile_is_an_error_and_one_in_its_place_is_not() {
+async fn writing_to_the_file_is_an_error_but_replacing_it_is_not() {
     let fixture = Fixture::new(b"one\ntwo\nthree\n");
     let lines = fixture.open().await;
     let whole = lines.whole_range();
@@ -146,7 +146,7 @@ async fn a_file_that_is_written_to_meanwhile_is_an_error_and_one_in_its_place_is
 }
 
 #[tokio::test]
-async fn a_file_of_the_same_size_and_time_whose_rows_moved_is_noticed() {
+async fn moved_rows_are_detected_with_equal_size_and_time() {
     let fixture = Fixture::new(b"one\ntwo\nthree\n");
     let lines = fixture.open().await;
     let whole = lines.whole_range();
@@ -165,31 +165,29 @@ async fn the_fingerprint_is_the_content_and_the_separator() {
     let one = Fixture::new(b"one\ntwo\n");
     let same = Fixture::new(b"one\ntwo\n");
     let other = Fixture::new(b"one\ntwO\n");
-    let print = |lines: LineConnector| async move { lines.fingerprint().await.unwrap() };
-    let expected = print(one.open().await).await;
+    let fingerprint = |lines: LineConnector| async move { lines.fingerprint().await.unwrap() };
+    let expected = fingerprint(one.open().await).await;
     assert!(expected.identity.starts_with("lines newline 8 blake3:"), "{expected}");
-    assert!(expected.is_same_source(&print(same.open().await).await));
-    assert!(!expected.is_same_source(&print(other.open().await).await));
-    assert!(
-        !expected.is_same_source(
-            &print(LineConnector::open_with(&one.path, nul()).await.unwrap()).await
-        )
-    );
+    assert!(expected.is_same_source(&fingerprint(same.open().await).await));
+    assert!(!expected.is_same_source(&fingerprint(other.open().await).await));
+    assert!(!expected.is_same_source(
+        &fingerprint(LineConnector::open_with(&one.path, nul()).await.unwrap()).await
+    ));
 }
 
 #[tokio::test]
-async fn a_folder_or_a_pipe_is_refused_without_waiting_for_it() {
+async fn a_folder_or_a_pipe_is_rejected_without_waiting() {
     let folder = TempDir::new().unwrap();
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     for path in [pipe, folder.path().to_owned()] {
-        let refused = LineConnector::open(path).await;
-        assert!(matches!(refused, Err(ConnectorError::NotAFile { .. })));
+        let opened = LineConnector::open(path).await;
+        assert!(matches!(opened, Err(ConnectorError::NotAFile { .. })));
     }
 }
 
 #[tokio::test]
-async fn a_pipe_is_spooled_whole_or_not_at_all() {
+async fn a_pipe_is_spooled_atomically() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -220,7 +218,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Rows by the plainest code there is.
+/// Rows by the simplest code.
 fn plain_rows(content: &[u8], separator: u8) -> Vec<Vec<u8>> {
     let mut rows: Vec<Vec<u8>> =
         content.split(|byte| *byte == separator).map(<[u8]>::to_vec).collect();
@@ -241,14 +239,14 @@ fn plain_rows(content: &[u8], separator: u8) -> Vec<Vec<u8>> {
 fn files_with_any_content_conform() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let mut runner = TestRunner::new(Config::with_cases(24));
-    let outcome = runner.run(&(content(), any::<bool>()), |(content, by_zero)| {
+    let outcome = runner.run(&(content(), any::<bool>()), |(content, is_nul)| {
         let fixture = Fixture::new(&content);
-        let options = if by_zero { nul() } else { LineOptions::default() };
+        let options = if is_nul { nul() } else { LineOptions::default() };
         let items = runtime.block_on(async {
             let lines = LineConnector::open_with(&fixture.path, options).await.unwrap();
             conformance::check(&lines).await
         });
-        let expected = plain_rows(&content, if by_zero { 0 } else { b'\n' });
+        let expected = plain_rows(&content, if is_nul { 0 } else { b'\n' });
         let found: Vec<Vec<u8>> = texts(&items).into_iter().map(<[u8]>::to_vec).collect();
         prop_assert_eq!(found, expected);
         Ok(())

@@ -1,4 +1,4 @@
-//! A server on loopback that lists keys and answers for objects as S3 does, and does no more.
+//! A minimal S3 server on loopback: listings and HEAD requests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-/// How many keys one answer has.
+/// Keys per page.
 const ANSWER_MAX: usize = 100;
 
 pub(crate) struct ListingServer {
@@ -18,7 +18,7 @@ pub(crate) struct ListingServer {
 }
 
 impl ListingServer {
-    /// Serves keys, as S3 has them, with the sizes of their objects.
+    /// Serves objects with these keys and sizes.
     pub(crate) async fn start(objects: BTreeMap<String, usize>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -32,7 +32,7 @@ impl ListingServer {
         Self { endpoint, listings }
     }
 
-    /// How often it was asked for a list.
+    /// Number of listing requests.
     pub(crate) fn listings(&self) -> usize {
         self.listings.load(Ordering::Relaxed)
     }
@@ -92,9 +92,9 @@ fn head(url: &Url, objects: &BTreeMap<String, usize>) -> String {
 
 fn list(url: &Url, objects: &BTreeMap<String, usize>) -> String {
     let query: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
-    let asked = |name: &str| query.get(name).cloned().unwrap_or_default();
-    let after = asked("start-after").max(asked("continuation-token"));
-    let prefix = asked("prefix");
+    let parameter = |name: &str| query.get(name).cloned().unwrap_or_default();
+    let after = parameter("start-after").max(parameter("continuation-token"));
+    let prefix = parameter("prefix");
     let mut keys = objects.iter().filter(|(key, _)| **key > after && key.starts_with(&prefix));
     let mut body = String::from("<ListBucketResult>");
     let mut last = String::new();

@@ -1,4 +1,4 @@
-//! The objects of stores: in memory, in folders, and behind a server that lists as S3 does.
+//! Objects of stores: in memory, in local folders, and behind an S3 server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn sized(names: &[&str]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn objects_below_the_prefix_come_in_byte_order_with_their_sizes() {
+async fn objects_come_in_byte_order_with_their_sizes() {
     let store = Arc::new(InMemory::new());
     let mut objects = sized(&["a/b", "a.txt", "a0", "a/b0", "é", "A"]);
     objects.insert("a/long".to_owned(), 33);
@@ -67,7 +67,7 @@ fn name() -> impl Strategy<Value = String> {
         vec!["a", "a.", "a0", "a-", "a b", "b", "é", "~", "Z", "a\u{10ffff}", "日本", "..."];
     prop_oneof![
         4 => proptest::sample::select(chosen).prop_map(str::to_owned),
-        1 => "[ -.0-~]{1,6}".prop_filter("no name", |name| name != "." && name != ".."),
+        1 => "[ -.0-~]{1,6}".prop_filter("not a name", |name| name != "." && name != ".."),
     ]
 }
 
@@ -121,7 +121,7 @@ fn local_folders_conform() {
     check_all(8, |objects| async {
         let folder = TempDir::new().unwrap();
         let store = LocalFileSystem::new_with_prefix(folder.path()).unwrap();
-        // A file stands in the way of a folder of the same name, and some names mean something.
+        // A file prevents a folder of the same name, and some characters are special.
         let mut planted = BTreeMap::new();
         for (key, size) in objects.into_iter().filter(|(key, _)| !key.contains(['#', '%', '\\'])) {
             let path = Path::parse(format!("in/{key}")).unwrap();
@@ -141,7 +141,7 @@ fn many(count: usize) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn more_objects_than_are_looked_at_are_divided_near_the_fraction() {
+async fn a_large_store_is_split_near_the_fraction() {
     let store = Arc::new(InMemory::new());
     fill(store.as_ref(), &many(5_000)).await;
     for order in [ListingOrder::Bytes, ListingOrder::Folders] {
@@ -163,7 +163,7 @@ async fn more_objects_than_are_looked_at_are_divided_near_the_fraction() {
 }
 
 #[tokio::test]
-async fn a_page_costs_one_listing_from_where_it_begins() {
+async fn a_page_costs_one_listing_from_its_position() {
     let objects = (0..1_000).map(|at| (format!("in/{at:04}"), 1)).collect();
     let server = ListingServer::start(objects).await;
     let objects = ObjectConnector::open_with("s3://bucket/in", server.settings()).await.unwrap();
@@ -174,11 +174,11 @@ async fn a_page_costs_one_listing_from_where_it_begins() {
     assert_eq!(server.listings(), 1);
     let rest = objects.page(&whole, &page.next_position().unwrap(), PageLimit::items(100)).await;
     assert_eq!(rest.unwrap().items.len(), 50);
-    assert_eq!(server.listings(), 1, "what was listed before is not listed again");
+    assert_eq!(server.listings(), 1, "the listing is continued, not repeated");
 }
 
 #[tokio::test]
-async fn placeholders_of_folders_are_no_items() {
+async fn placeholders_of_folders_are_not_items() {
     let mut objects: BTreeMap<String, usize> =
         ["in/a-", "in/a.txt", "in/a/x", "in/c/y", "in/d"].map(|key| (key.to_owned(), 1)).into();
     for marker in ["in/", "in/a/", "in/b/", "in/c/"] {
@@ -197,7 +197,7 @@ async fn placeholders_of_folders_are_no_items() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_error_that_may_pass() {
+async fn an_unreachable_server_is_a_transient_error() {
     let settings = [
         ("aws_endpoint", "http://127.0.0.1:9"),
         ("aws_allow_http", "true"),
@@ -214,7 +214,7 @@ async fn a_server_that_is_not_there_is_an_error_that_may_pass() {
 }
 
 #[tokio::test]
-async fn the_fingerprint_is_the_address() {
+async fn the_fingerprint_is_the_url() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let objects = connector(store, ListingOrder::Bytes);
     let fingerprint = objects.fingerprint().await.unwrap();

@@ -1,4 +1,4 @@
-//! What tests of several connectors share.
+//! Helpers for the tests of all connectors.
 
 use shardwright_worker::connector::{Connector, KeyRange, Page, PageLimit, Position};
 

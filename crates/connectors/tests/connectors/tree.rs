@@ -1,4 +1,4 @@
-//! The files of trees, with all that file systems hold beside files.
+//! Files of trees, beside links, special files and unreadable folders.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -67,7 +67,7 @@ async fn files_come_in_the_byte_order_of_their_whole_paths() {
 }
 
 #[tokio::test]
-async fn links_and_special_files_are_no_items_but_reported() {
+async fn links_and_special_files_are_reported_as_skipped() {
     let folder = TempDir::new().unwrap();
     let root = folder.path();
     write(root, b"real/file", 1);
@@ -89,7 +89,7 @@ async fn links_and_special_files_are_no_items_but_reported() {
 }
 
 #[tokio::test]
-async fn a_root_may_be_a_link_and_keeps_the_name_it_was_given() {
+async fn the_root_may_be_a_link_and_keeps_its_name() {
     let folder = TempDir::new().unwrap();
     write(folder.path(), b"real/file", 1);
     let link = folder.path().join("link");
@@ -99,7 +99,7 @@ async fn a_root_may_be_a_link_and_keeps_the_name_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_state_folder_is_not_entered_under_any_name() {
+async fn a_state_folder_is_skipped_under_any_name() {
     let folder = TempDir::new().unwrap();
     let root = folder.path();
     write(root, b"data", 1);
@@ -118,16 +118,16 @@ async fn a_state_folder_is_not_entered_under_any_name() {
     let expected: [(&[u8], SkipReason); 2] =
         [(b"hard", SkipReason::State), (b"renamed/", SkipReason::State)];
     assert_eq!(kinds(&skipped), expected);
-    // Inside of it there is no tree at all.
+    // It cannot be a tree itself.
     fs::rename(root.join("renamed"), &state).unwrap();
     for inside in [state.clone(), state.join("store")] {
-        let refused = TreeConnector::open_with(inside, options.clone()).await;
-        assert!(matches!(refused, Err(ConnectorError::StateFolder { .. })));
+        let opened = TreeConnector::open_with(inside, options.clone()).await;
+        assert!(matches!(opened, Err(ConnectorError::StateFolder { .. })));
     }
 }
 
 #[tokio::test]
-async fn what_vanishes_between_two_pages_is_reported_and_the_rest_goes_on() {
+async fn entries_that_vanish_between_pages_are_reported() {
     let folder = TempDir::new().unwrap();
     for name in ["a", "b", "c", "d/x", "e"] {
         write(folder.path(), name.as_bytes(), 1);
@@ -147,14 +147,14 @@ async fn what_vanishes_between_two_pages_is_reported_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_folder_that_may_not_be_read_is_reported_and_a_root_is_an_error() {
+async fn an_unreadable_folder_is_reported_and_a_missing_root_fails() {
     let folder = TempDir::new().unwrap();
     let root = folder.path();
     write(root, b"closed/x", 1);
     write(root, b"open", 1);
     let closed = root.join("closed");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
-    // The superuser may read everything; then there is nothing to see here.
+    // The superuser may read everything.
     if fs::read_dir(&closed).is_err() {
         let (items, skipped) = everything(&open(root).await).await;
         assert_eq!(keys(&items), [b"open"]);
@@ -173,9 +173,9 @@ async fn a_folder_that_may_not_be_read_is_reported_and_a_root_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_for_a_key_is_named_and_the_rest_goes_on() {
+async fn a_path_too_long_for_a_key_is_reported() {
     let folder = TempDir::new().unwrap();
-    // No single call takes so long a path, so it is made one folder at a time.
+    // The path is too long for a single call.
     let name = "n".repeat(250);
     let mut at = rustix::fs::openat(
         rustix::fs::CWD,
@@ -198,7 +198,7 @@ async fn a_path_that_is_too_long_for_a_key_is_named_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn ignore_rules_are_respected_on_request_and_only_then() {
+async fn ignore_rules_are_respected_on_request_only() {
     let folder = TempDir::new().unwrap();
     let root = folder.path();
     for name in [".git/HEAD", "a.log", "keep.log", "src/b.log", "src/target/x", "top", "src/c"] {
@@ -214,7 +214,7 @@ async fn ignore_rules_are_respected_on_request_and_only_then() {
     let whole = TreeConnector::whole_range();
     let estimate = tree.estimate(&whole, None).await.unwrap();
     assert_eq!(estimate.items, Quantity::Exact(4));
-    // The rules of the repository around a tree hold in it as well.
+    // Rules from above the root apply as well.
     let (items, _) =
         everything(&TreeConnector::open_with(root.join("src"), options).await.unwrap()).await;
     assert_eq!(keys(&items), [&b".gitignore"[..], b"b.log"]);
@@ -223,7 +223,7 @@ async fn ignore_rules_are_respected_on_request_and_only_then() {
 }
 
 #[tokio::test]
-async fn a_split_halves_the_bytes_and_not_the_names() {
+async fn a_split_halves_bytes_not_files() {
     let folder = TempDir::new().unwrap();
     for at in 0..100 {
         write(folder.path(), format!("small/{at:03}").as_bytes(), 10);
@@ -239,7 +239,7 @@ async fn a_split_halves_the_bytes_and_not_the_names() {
 }
 
 #[tokio::test]
-async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something() {
+async fn a_split_of_a_large_folder_leaves_files_on_both_sides() {
     let folder = TempDir::new().unwrap();
     for at in 0..9_000 {
         write(folder.path(), format!("flat/{at:05}").as_bytes(), 0);
@@ -251,7 +251,7 @@ async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something
     assert!(cut > b"flat/04000".to_vec() && cut < b"flat/05000".to_vec(), "{cut:?}");
     let estimate = tree.estimate(&whole, None).await.unwrap();
     assert!(matches!(estimate.items, Quantity::About(8_900..=9_100)), "{estimate:?}");
-    // A walk that stands in the folder knows as much.
+    // A walk in the folder has counted it.
     let page = tree.page(&whole, &Position::start(), PageLimit::items(100)).await.unwrap();
     let after = page.next_position().unwrap().after;
     let estimate = tree.estimate(&whole, after.as_deref()).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something
 }
 
 #[tokio::test]
-async fn folders_that_were_not_looked_into_are_taken_for_ones_like_the_others() {
+async fn unopened_folders_count_as_average_ones() {
     let folder = TempDir::new().unwrap();
     for at in 0..12_000 {
         write(
@@ -281,12 +281,12 @@ async fn folders_that_were_not_looked_into_are_taken_for_ones_like_the_others() 
 }
 
 #[tokio::test]
-async fn a_page_from_the_middle_opens_only_the_folders_on_its_way() {
+async fn a_page_opens_only_folders_that_its_range_reaches() {
     let folder = TempDir::new().unwrap();
     for name in ["a/1", "b/1", "b/2", "c/1"] {
         write(folder.path(), name.as_bytes(), 1);
     }
-    // Folders of state are reported by whoever comes to them.
+    // A walk that reaches a state folder reports it.
     let state_folders = ["a", "c"].map(|name| folder.path().join(name)).to_vec();
     let options = TreeOptions { state_folders, ..TreeOptions::default() };
     let tree = TreeConnector::open_with(folder.path(), options).await.unwrap();
@@ -298,7 +298,7 @@ async fn a_page_from_the_middle_opens_only_the_folders_on_its_way() {
 }
 
 #[tokio::test]
-async fn the_fingerprint_is_the_root_and_not_what_is_in_it() {
+async fn the_fingerprint_is_the_root_not_the_content() {
     let folder = TempDir::new().unwrap();
     let root = folder.path().join("with space%");
     write(&root, b"x", 1);
@@ -335,7 +335,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
         4 => proptest::sample::select(chosen).prop_map(<[u8]>::to_vec),
         1 => proptest::collection::vec(any::<u8>(), 1..6),
     ]
-    .prop_filter("no name of a file", |name| {
+    .prop_filter("not a file name", |name| {
         !name.contains(&0) && !name.contains(&b'/') && name != b"." && name != b".."
     })
 }
@@ -345,7 +345,7 @@ fn files() -> impl Strategy<Value = BTreeMap<Vec<Vec<u8>>, u16>> {
     proptest::collection::btree_map(path, 0_u16..2_000, 0..40)
 }
 
-/// Writes what can be written, as some files stand in the way of folders; tells what it wrote.
+/// Writes the files, except where another file has the path of a folder. Returns what was written.
 fn plant(root: &Path, files: &BTreeMap<Vec<Vec<u8>>, u16>) -> BTreeMap<Vec<u8>, u64> {
     let mut planted = BTreeMap::new();
     for (path, size) in files {

@@ -21,16 +21,19 @@ pub enum PersistentError {
     #[error("no descriptors are available for the worker: {0}")]
     Descriptors(#[source] io::Error),
     /// No hello in time.
-    #[error("the worker did not say hello within {seconds} s; does it speak the worker protocol?")]
+    #[error("the worker sent no hello within {seconds} s; does it implement the worker protocol?")]
     NoHello {
         /// The timeout.
         seconds: u64,
     },
     /// Another message before hello.
-    #[error("the worker's first line is no hello; does it speak the worker protocol?")]
+    #[error("the worker's first line is not a hello; does it implement the worker protocol?")]
     HelloNotFirst,
     /// Another version of the protocol.
-    #[error("the worker speaks version {found} of the protocol; known is {known}", known = VERSION)]
+    #[error(
+        "the worker uses version {found} of the protocol; this program uses {known}",
+        known = VERSION
+    )]
     Version {
         /// Its version.
         found: u64,

@@ -1,4 +1,4 @@
-//! What a program has in hand.
+//! The items that a program holds, and the messages to and from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use super::PersistentError;
 use super::message::{self, Incoming, VERSION};
 
-/// What came of an item.
+/// The outcome of an item.
 pub(super) type Answer = Result<Done, ItemFailure>;
 
 /// An item that is done.
@@ -22,24 +22,24 @@ pub(super) struct Done {
     pub(super) output: Vec<u8>,
 }
 
-/// What is known of a batch in the end; an answer that is missing was lost with the program.
+/// The answers for a batch. A missing answer was lost with the program.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) answers: Vec<Option<Answer>>,
     /// Why some are missing.
     pub(super) lost: Option<Arc<PersistentError>>,
-    /// Whether what is missing was all that the program had in hand.
+    /// Whether the missing items were all that the program held.
     pub(super) was_alone: bool,
 }
 
 /// One running program, from its start to its end.
 pub(super) struct Link {
     state: Mutex<State>,
-    /// There is something to write, or nothing will ever be.
+    /// Notified when there is something to write, or nothing will follow.
     pub(super) to_write: Notify,
-    /// It has to be killed.
+    /// Notified when the program must be killed.
     pub(super) is_over: Notify,
-    /// It is gone.
+    /// Notified when the program has exited.
     pub(super) is_gone: Notify,
     grace: Duration,
     runtime: Handle,
@@ -47,9 +47,9 @@ pub(super) struct Link {
 
 struct State {
     next_id: u64,
-    /// By the id of the first item.
+    /// Unanswered batches, by the id of their first item.
     waiting: BTreeMap<u64, Waiting>,
-    /// What was revoked and is not given back yet.
+    /// Revoked items that the program still holds.
     revoked: BTreeSet<u64>,
     out: Vec<u8>,
     hello: Option<oneshot::Sender<()>>,
@@ -57,7 +57,7 @@ struct State {
     ended: Option<Arc<PersistentError>>,
 }
 
-/// A batch that is not answered yet.
+/// An unanswered batch.
 struct Waiting {
     answers: Vec<Option<Answer>>,
     missing: usize,
@@ -90,12 +90,12 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why it does not go on, if it does not.
+    /// Why the program ended. None while it runs.
     pub(super) fn ended(&self) -> Option<Arc<PersistentError>> {
         self.state().ended.clone()
     }
 
-    /// The same for the only one who knows the program.
+    /// Takes the reason out, for the only holder of the link.
     pub(super) fn take_ended(&self) -> Option<PersistentError> {
         let mut state = self.state();
         state.is_closing = true;
@@ -154,7 +154,7 @@ impl Link {
         drop(state);
         self.to_write.notify_one();
         let link = Arc::clone(self);
-        // A future may be dropped outside of the runtime.
+        // The future may be dropped outside of the runtime.
         self.runtime.spawn(async move {
             tokio::time::sleep(link.grace).await;
             if ids.iter().any(|id| link.state().revoked.contains(id)) {
@@ -231,7 +231,7 @@ impl State {
         id: u64,
         answer: impl FnOnce(Duration) -> Answer,
     ) -> Result<(), PersistentError> {
-        // What comes too late is no mistake of the program's.
+        // A late answer to a revoked item is valid.
         if self.revoked.remove(&id) {
             return Ok(());
         }
@@ -239,16 +239,16 @@ impl State {
         let batch = self.waiting.range_mut(..=id).next_back();
         let Some((first, waiting)) = batch else { return Err(unknown) };
         let (first, took) = (*first, waiting.begun.elapsed());
-        let place = usize::try_from(id - first).ok().and_then(|at| waiting.answers.get_mut(at));
-        match place {
-            Some(place @ None) => *place = Some(answer(took)),
+        let slot = usize::try_from(id - first).ok().and_then(|at| waiting.answers.get_mut(at));
+        match slot {
+            Some(slot @ None) => *slot = Some(answer(took)),
             Some(Some(_)) | None => return Err(unknown),
         }
         waiting.missing -= 1;
         if waiting.missing == 0
             && let Some(Waiting { answers, sender, .. }) = self.waiting.remove(&first)
         {
-            // Whoever waited for it may be gone.
+            // The receiver may have been dropped.
             let _gone = sender.send(Answers { answers, lost: None, was_alone: false });
         }
         Ok(())
@@ -262,7 +262,7 @@ impl Waiting {
     }
 }
 
-/// A batch in a program's hands. Whoever drops it takes back what is not answered.
+/// A batch that a program holds. Dropping it revokes the unanswered items.
 pub(super) struct Ticket {
     link: Arc<Link>,
     first: u64,
@@ -271,7 +271,7 @@ pub(super) struct Ticket {
 
 impl Ticket {
     pub(super) async fn answers(mut self) -> Answers {
-        // Its sender is used or lives on in the link, which this holds.
+        // The sender was used, or is in the link, which this ticket holds.
         (&mut self.answers).await.unwrap_or_default()
     }
 }

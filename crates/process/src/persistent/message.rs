@@ -94,11 +94,33 @@ pub(super) fn revoke(out: &mut Vec<u8>, ids: &[u64]) {
 
 /// A message of a program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Incoming<'a> {
-    Hello { version: u64 },
-    Done { id: u64, output: Vec<u8> },
-    Failed { id: u64, detail: Cow<'a, str>, may_retry: bool },
-    Revoked { id: u64 },
+pub enum Incoming<'a> {
+    /// The first line of every program.
+    Hello {
+        /// The version of its protocol.
+        version: u64,
+    },
+    /// An item is done.
+    Done {
+        /// The item.
+        id: u64,
+        /// Its result.
+        output: Vec<u8>,
+    },
+    /// An item has failed.
+    Failed {
+        /// The item.
+        id: u64,
+        /// What went wrong.
+        detail: Cow<'a, str>,
+        /// Whether a retry may succeed.
+        may_retry: bool,
+    },
+    /// The program gave up a revoked item.
+    Revoked {
+        /// The item.
+        id: u64,
+    },
 }
 
 /// All fields that a line of a program may have. Flat, because it is parsed a hundred thousand
@@ -125,8 +147,8 @@ enum Kind {
     Revoked,
 }
 
-/// Parses a line of a program.
-pub(super) fn parse(line: &[u8]) -> Result<Incoming<'_>, PersistentError> {
+/// Parses a line of a program, without its newline.
+pub fn parse(line: &[u8]) -> Result<Incoming<'_>, PersistentError> {
     let malformed = || PersistentError::Malformed { line: shown(line) };
     let Line { kind, version, id, output, detail, retry } =
         serde_json::from_slice(line).map_err(|_| malformed())?;

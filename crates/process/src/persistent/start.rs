@@ -1,6 +1,6 @@
-//! Starting a program that stays up, and following it to its end.
+//! Starting a persistent program, and supervising it until it exits.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,31 +21,32 @@ use super::PersistentError;
 use super::link::Link;
 use super::message;
 use crate::guard::Group;
-use crate::output::COMPLAINT_BYTES;
+use crate::output::{LOG_MODE, STDERR_BYTES, created};
 use crate::run::describe;
 use crate::template::Template;
 
-/// Where a program reads what it is told, and where it answers.
+/// The descriptor from which a program reads messages.
 const READ_FD: i32 = 3;
+/// The descriptor to which a program writes messages.
 const WRITE_FD: i32 = 4;
-/// The longest line that a program may say.
+/// Longest line of a program.
 pub(super) const MAX_LINE: usize = 1 << 20;
 const CHUNK_BYTES: usize = 64 * 1_024;
-/// A program may have much to load before it says hello.
+/// Timeout of the hello. A program may have much to load before it.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
-/// How long a program that says no more has to end, before that is held against it.
-const END_WAIT: Duration = Duration::from_secs(1);
+/// Time for a program to exit after it closed its output.
+const EXIT_WAIT: Duration = Duration::from_secs(1);
 
-/// What is started, again and again.
+/// A program, and how to start it.
 pub(super) struct Program {
     pub(super) template: Template,
-    /// A folder for what programs write.
+    /// The folder for stdout and stderr of programs.
     pub(super) logs: PathBuf,
     pub(super) grace: Duration,
 }
 
 impl Program {
-    /// Starts one, and waits until it is ready.
+    /// Starts the program, and waits for its hello.
     pub(super) async fn start(
         &self,
         run: RunId,
@@ -56,7 +57,7 @@ impl Program {
         let (ours_to_read, theirs_to_write) = io::pipe().map_err(descriptors)?;
         let path = self.logs.join(format!("{:016x}.log", worker.as_raw()));
         let log = open_log(&path).map_err(descriptors)?;
-        // Its end is the end of whatever it has started.
+        // Dropping the group kills the program and its children.
         let group = Group::start()?;
         let mut command = Command::new(self.template.program());
         command
@@ -77,7 +78,7 @@ impl Program {
         let child = command
             .spawn()
             .map_err(|error| PersistentError::Start { program: program(), error })?;
-        // It holds the other ends of the pipes.
+        // The command holds the other ends of the pipes.
         drop(command);
         let to = Sender::from_owned_fd(ours_to_write.into()).map_err(descriptors)?;
         let from = Receiver::from_owned_fd(ours_to_read.into()).map_err(descriptors)?;
@@ -86,7 +87,7 @@ impl Program {
         message::hello(&mut first_line, run);
         let link = Arc::new(Link::new(self.grace, hello, first_line));
         tokio::spawn(write_lines(Arc::clone(&link), to));
-        tokio::spawn(follow(Arc::clone(&link), child, group, from, log, path));
+        tokio::spawn(supervise(Arc::clone(&link), child, group, from, log, path));
         self.is_ready(&link, is_ready).await?;
         Ok(link)
     }
@@ -106,15 +107,14 @@ impl Program {
             Ok(Err(_)) => {}
             Err(_) => link.end(PersistentError::NoHello { seconds }),
         }
-        // Nobody else has learned of it, because nobody had the link.
+        // Only this task has the link.
         link.is_gone.notified().await;
         let ended = link.take_ended();
         Err(ended.unwrap_or(PersistentError::NoHello { seconds }))
     }
 }
 
-/// A program that is not ready. When nobody waits for it any more, it has to end: nobody else knows
-/// of it, so it would never be told anything.
+/// A program that has not sent its hello. Ends it when dropped, because nothing else has its link.
 struct Unready<'l>(Option<&'l Link>);
 
 impl Drop for Unready<'_> {
@@ -129,23 +129,23 @@ fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().append(true).create(true).open(path)
+    created(LOG_MODE).append(true).create(true).open(path)
 }
 
-/// Writes what is to be told, as much at once as there is.
+/// Writes pending messages, all that there are at once.
 async fn write_lines(link: Arc<Link>, mut to: Sender) {
     while let Some(lines) = link.take_output() {
         if lines.is_empty() {
             link.to_write.notified().await;
         } else if to.write_all(&lines).await.is_err() {
-            // It does not listen any more. Whoever follows it finds out why.
+            // It closed its input. The supervising task learns why.
             return;
         }
     }
 }
 
-/// Follows a program to its end, and sees to it that it is one.
-async fn follow(
+/// Supervises a program until it exits, or kills it.
+async fn supervise(
     link: Arc<Link>,
     mut child: Child,
     group: Group,
@@ -153,24 +153,24 @@ async fn follow(
     log: File,
     log_path: PathBuf,
 ) {
-    let complaint = Arc::new(Mutex::new(Vec::new()));
-    let mut complaining = tokio::spawn(keep_last(child.stderr.take(), Arc::clone(&complaint), log));
-    let heard = tokio::select! {
+    let stderr_end = Arc::new(Mutex::new(Vec::new()));
+    let mut stderr_read = tokio::spawn(keep_end(child.stderr.take(), Arc::clone(&stderr_end), log));
+    let failed = tokio::select! {
         biased;
         error = read_lines(&link, from) => Some(error),
         () = link.is_over.notified() => None,
     };
-    if let Some(error) = heard {
+    if let Some(error) = failed {
         let status = match error {
-            // What it has to say about it comes with its end.
-            PersistentError::Closed => timeout(END_WAIT, child.wait()).await.ok(),
+            // The exit status explains it.
+            PersistentError::Closed => timeout(EXIT_WAIT, child.wait()).await.ok(),
             _ => None,
         };
         link.end(match status {
             Some(Ok(status)) => {
-                let _all_said = timeout(END_WAIT / 5, &mut complaining).await;
-                let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
-                PersistentError::Ended { how: describe(status, &said) }
+                let _all_read = timeout(EXIT_WAIT / 5, &mut stderr_read).await;
+                let stderr = stderr_end.lock().unwrap_or_else(PoisonError::into_inner);
+                PersistentError::Ended { how: describe(status, &stderr) }
             }
             Some(Err(_)) | None => error,
         });
@@ -184,7 +184,7 @@ async fn follow(
     link.is_gone.notify_one();
 }
 
-/// Takes in what the program says, until it says something wrong or nothing more.
+/// Receives messages of the program, until one is invalid or the output is closed.
 async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
     let mut buffer = Vec::with_capacity(CHUNK_BYTES);
     let mut scanned = 0;
@@ -212,16 +212,16 @@ async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
     }
 }
 
-/// Keeps the last of what a program complains about, and writes all of it down.
-async fn keep_last(stderr: Option<ChildStderr>, last: Arc<Mutex<Vec<u8>>>, mut log: File) {
+/// Copies stderr to the log, and keeps its end.
+async fn keep_end(stderr: Option<ChildStderr>, last: Arc<Mutex<Vec<u8>>>, mut log: File) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = Vec::with_capacity(CHUNK_BYTES);
     while let Ok(1..) = stderr.read_buf(&mut buffer).await {
-        // A full disk is no reason to stop the work.
+        // A full disk does not stop the work.
         let _unwritten = log.write_all(&buffer);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         last.extend_from_slice(&buffer);
-        let extra = last.len().saturating_sub(COMPLAINT_BYTES);
+        let extra = last.len().saturating_sub(STDERR_BYTES);
         last.drain(..extra);
         buffer.clear();
     }

@@ -1,4 +1,4 @@
-//! Looking at a file.
+//! Scanning a file.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use shardwright_scan::{FileReport, Scanner, Scratch, Skipped};
 use shardwright_worker::handler::ItemFailure;
 
-/// Looks at a file, unless it is gone or may not be read. What is lost is not gone on with.
+/// Scans a file. A file that is gone or may not be read is reported as skipped. Stops when `lost`.
 pub(super) fn scan(
     scanner: &Scanner,
     key: &[u8],
@@ -23,7 +23,7 @@ pub(super) fn scan(
     }
     match read(scanner, key, path, scratch, lost) {
         Ok(report) => Ok(report),
-        Err(error) => match why_unread(&error) {
+        Err(error) => match skip_reason(&error) {
             Some(why) => Ok(scanner.unread(key, why)),
             None => Err(ItemFailure::retryable(format!("it cannot be read: {error}"))),
         },
@@ -37,7 +37,7 @@ fn read(
     scratch: &mut Scratch,
     lost: &AtomicBool,
 ) -> io::Result<FileReport> {
-    // Whatever has taken a file's place since it was listed is neither followed nor waited for.
+    // The file may have been replaced since it was listed: do not follow a link or wait for a pipe.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file = File::from(openat(CWD, path, flags, Mode::empty())?);
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
@@ -48,8 +48,8 @@ fn read(
     Ok(scan.finish())
 }
 
-/// Why a file is not read, if the reason is the file and not a lack of something.
-fn why_unread(error: &io::Error) -> Option<Skipped> {
+/// Why a file is skipped, if the reason is the file and not a shortage of the process.
+fn skip_reason(error: &io::Error) -> Option<Skipped> {
     match Errno::from_io_error(error)? {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO | Errno::STALE | Errno::SRCH => {
             Some(Skipped::Vanished)
@@ -76,12 +76,12 @@ mod tests {
         let (mut scratch, lost) = (Scratch::new(), AtomicBool::new(false));
         let report = scan(&scanner, b"bad", path, &mut scratch, &lost).unwrap();
         let expected = 1 + usize::from(report.skipped.is_none());
-        assert_eq!(report.findings.len(), expected, "a path is judged in any case");
+        assert_eq!(report.findings.len(), expected, "the path rule applies in any case");
         report.skipped
     }
 
     #[test]
-    fn what_took_a_files_place_is_neither_followed_nor_waited_for() {
+    fn a_replaced_file_is_neither_followed_nor_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file"), "a secret").unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_files_own_trouble_is_a_reason_to_pass_it_over() {
+    fn only_errors_of_the_file_itself_skip_it() {
         for (errno, expected) in [
             (Errno::ACCESS, Some(Skipped::Unreadable)),
             (Errno::PERM, Some(Skipped::Unreadable)),
@@ -104,7 +104,7 @@ mod tests {
             (Errno::NOMEM, None),
             (Errno::IO, None),
         ] {
-            assert_eq!(why_unread(&errno.into()), expected, "{errno}");
+            assert_eq!(skip_reason(&errno.into()), expected, "{errno}");
         }
     }
 }

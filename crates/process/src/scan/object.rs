@@ -1,4 +1,4 @@
-//! Looking at an object.
+//! Scanning an object.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use shardwright_worker::connector::Item;
 use shardwright_worker::handler::ItemFailure;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::{Bench, on_own_thread};
+use super::{Scanning, on_own_thread};
 
-/// How many pieces of an object may wait to be looked at.
-const WAITING: usize = 4;
+/// Pieces of an object that are fetched ahead.
+const READ_AHEAD: usize = 4;
 
-/// Looks at an object piece by piece, as it comes.
+/// Scans an object piece by piece while it is fetched.
 pub(super) async fn scan(
-    bench: &Arc<Bench>,
+    scanning: &Arc<Scanning>,
     store: &Arc<dyn ObjectStore>,
     item: &Item,
     path: &str,
 ) -> Result<FileReport, ItemFailure> {
-    let unread = |why| Ok(bench.scanner.unread(&item.key, why));
-    if bench.scanner.is_allowed(&item.key) {
+    let unread = |why| Ok(scanning.scanner.unread(&item.key, why));
+    if scanning.scanner.is_allowed(&item.key) {
         return unread(Skipped::Allowed);
     }
     let path = Path::parse(path).map_err(|error| failed(&error.into()))?;
@@ -37,27 +37,27 @@ pub(super) async fn scan(
         }
         Err(error) => return Err(failed(&error)),
     };
-    let (sender, receiver) = channel(WAITING);
-    let (bench, key) = (Arc::clone(bench), item.key.clone());
-    let look = on_own_thread(move |_| Some(bench.pieces(&key, receiver)));
+    let (sender, receiver) = channel(READ_AHEAD);
+    let (scanning, key) = (Arc::clone(scanning), item.key.clone());
+    let scan = on_own_thread(move |_| Some(scanning.pieces(&key, receiver)));
     let fetch = async move {
         while let Some(piece) = stream.next().await {
-            // Nobody wants more of what is no text.
+            // The scanner needs no more of a binary object.
             if sender.send(piece).await.is_err() {
                 break;
             }
         }
     };
-    let ((), report) = join(fetch, look).await;
-    report.unwrap_or_else(|| Err(ItemFailure::retryable("the program is ending")))
+    let ((), report) = join(fetch, scan).await;
+    report.unwrap_or_else(|| Err(ItemFailure::retryable("the runtime is shutting down")))
 }
 
 fn failed(error: &Error) -> ItemFailure {
     ItemFailure::retryable(format!("it cannot be read: {error}"))
 }
 
-impl Bench {
-    /// Looks at pieces until there are no more.
+impl Scanning {
+    /// Scans pieces until there are no more.
     fn pieces(
         &self,
         key: &[u8],

@@ -7,6 +7,9 @@
     reason = "a test that panics is a test that fails"
 )]
 
+#[path = "../checks/mod.rs"]
+mod checks;
+mod lines;
 mod missing_programs;
 mod persistent;
 mod programs;

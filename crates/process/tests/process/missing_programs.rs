@@ -23,8 +23,12 @@ async fn begin(count: usize, shards: usize) -> Coordinator {
     start_with_lease(count, shards, Completed, 600_000).await
 }
 
-/// Works until the worker says that it cannot, and gives what it says.
-async fn unable(coordinator: &Coordinator, handler: impl Handler, journal: &Journal) -> String {
+/// Runs a worker that must fail, and returns its error message.
+async fn failure_message(
+    coordinator: &Coordinator,
+    handler: impl Handler,
+    journal: &Journal,
+) -> String {
     let (_folder, sink) = sink();
     let worker = worker_with(join(coordinator).await, handler, &sink)
         .env(Hurried(env()))
@@ -41,7 +45,7 @@ fn template(program: &Path) -> Template {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() {
+async fn a_missing_program_stops_the_worker_until_it_exists() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tool");
     let guard = Arc::new(ProcessGuard::start().unwrap());
@@ -52,20 +56,20 @@ async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() 
         ProcessPerBatch::new(template, guard, spill.clone(), 10, BatchInput::Lines)
     };
     let (items, batches) = (begin(30, 2).await, begin(30, 2).await);
-    for told in [
-        unable(&items, one_by_one(), &Journal::default()).await,
-        unable(&batches, together(), &Journal::default()).await,
+    for message in [
+        failure_message(&items, one_by_one(), &Journal::default()).await,
+        failure_message(&batches, together(), &Journal::default()).await,
     ] {
-        assert!(told.contains(program.to_str().unwrap()), "{told}");
+        assert!(message.contains(program.to_str().unwrap()), "{message}");
     }
     fs::write(&program, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(gone_on(&items, one_by_one()).await, 30);
-    assert_eq!(gone_on(&batches, together()).await, 30);
+    assert_eq!(finish_with(&items, one_by_one()).await, 30);
+    assert_eq!(finish_with(&batches, together()).await, 30);
 }
 
-/// Finishes with a handler, and counts its results.
-async fn gone_on(coordinator: &Coordinator, handler: impl Handler) -> usize {
+/// Finishes the run with a handler, and counts the results.
+async fn finish_with(coordinator: &Coordinator, handler: impl Handler) -> usize {
     let (_folder, sink) = sink();
     let worker = worker_with(join(coordinator).await, handler, &sink);
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
@@ -73,7 +77,7 @@ async fn gone_on(coordinator: &Coordinator, handler: impl Handler) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_for_which_there_is_no_place_stops_the_run_and_parks_nothing() {
+async fn output_that_cannot_be_stored_stops_the_worker() {
     let coordinator = begin(5, 1).await;
     let folder = tempfile::tempdir().unwrap();
     let no_folder = folder.path().join("file");
@@ -83,7 +87,7 @@ async fn output_for_which_there_is_no_place_stops_the_run_and_parks_nothing() {
         let command = ["sh", "-c", "head -c 5000 /dev/zero"].map(OsString::from);
         ProcessPerItem::new(Template::new(&command).unwrap(), guard, Spill::new(spill, 1_000))
     };
-    let told = unable(&coordinator, handler(&no_folder), &Journal::default()).await;
-    assert!(told.contains(no_folder.to_str().unwrap()), "{told}");
-    assert_eq!(gone_on(&coordinator, handler(&folder.path().join("spill"))).await, 5);
+    let message = failure_message(&coordinator, handler(&no_folder), &Journal::default()).await;
+    assert!(message.contains(no_folder.to_str().unwrap()), "{message}");
+    assert_eq!(finish_with(&coordinator, handler(&folder.path().join("spill"))).await, 5);
 }

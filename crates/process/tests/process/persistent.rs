@@ -1,4 +1,4 @@
-//! What programs that stay up are told, and what becomes of those that do not listen.
+//! Persistent programs: messages, revocation, and programs that do not respond.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::support::{Numbers, RUN, TENANT, env, join, start_with_lease};
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Whether a process has ended; it may linger until somebody reaps it.
+/// Whether a process has exited. It may be a zombie.
 fn is_gone(id: &str) -> bool {
     match std::fs::read_to_string(Path::new("/proc").join(id).join("stat")) {
         Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
@@ -25,8 +25,8 @@ fn is_gone(id: &str) -> bool {
     }
 }
 
-/// Answers with its own id; an item `stuck` is marked and never answered. What `on_revoke` says is
-/// done for each revoke.
+/// Answers with its own process id. An item `stuck` is marked and never answered. The shell code
+/// `on_revoke` runs for each revoke.
 fn script(on_revoke: &str) -> String {
     format!(
         r#"echo '{{"type":"hello","version":1}}' >&4
@@ -65,7 +65,7 @@ fn assignment() -> Assignment {
     }
 }
 
-/// Which program works on an item.
+/// The process id of the program.
 async fn program(handler: &PersistentProcess) -> String {
     let (assignment, items) = (assignment(), [item("plain")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
@@ -74,60 +74,60 @@ async fn program(handler: &PersistentProcess) -> String {
     record["stdout"].as_str().unwrap().to_owned()
 }
 
-/// Gives a program an item that it does not answer, and takes it back.
-async fn give_and_take_back(handler: &PersistentProcess, folder: &Path) {
-    take_back(handler, folder, item("stuck")).await;
+/// Passes an item that the program does not answer, and revokes it.
+async fn pass_and_revoke(handler: &PersistentProcess, folder: &Path) {
+    revoke_when_stuck(handler, folder, item("stuck")).await;
 }
 
-async fn take_back(handler: &PersistentProcess, folder: &Path, item: Item) {
+async fn revoke_when_stuck(handler: &PersistentProcess, folder: &Path, item: Item) {
     let (assignment, items) = (assignment(), [item]);
     let batch = Batch { assignment: &assignment, sequence: 1, items: &items, attempt: 1 };
-    let mut given = Box::pin(handler.process(batch));
+    let mut processing = Box::pin(handler.process(batch));
     let start = Instant::now();
     while !folder.join("stuck").exists() {
         assert!(start.elapsed() < LONG);
         let a_moment = tokio::time::sleep(Duration::from_millis(5));
         tokio::select! {
             biased;
-            _ = &mut given => panic!("it was answered"),
+            _ = &mut processing => panic!("it was answered"),
             () = a_moment => {}
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_gives_back_what_is_revoked_lives_on() {
+async fn a_program_that_returns_revoked_items_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let revoked = r#"echo '{"type":"revoked","id":2}' >&4"#;
     let handler = handler(folder.path(), revoked, LONG);
     let before = program(&handler).await;
-    give_and_take_back(&handler, folder.path()).await;
+    pass_and_revoke(&handler, folder.path()).await;
     assert_eq!(program(&handler).await, before);
     handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_answer_to_what_was_revoked_is_no_mistake_and_no_result() {
+async fn a_late_answer_to_a_revoked_item_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let late = r#"echo '{"type":"done","id":2,"output":"late"}' >&4"#;
     let handler = handler(folder.path(), late, LONG);
     let before = program(&handler).await;
-    give_and_take_back(&handler, folder.path()).await;
+    pass_and_revoke(&handler, folder.path()).await;
     assert_eq!(program(&handler).await, before);
     handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_keeps_what_is_revoked_is_replaced() {
+async fn a_program_that_keeps_revoked_items_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let handler = handler(folder.path(), ":", Duration::from_millis(20));
     let before = program(&handler).await;
-    give_and_take_back(&handler, folder.path()).await;
+    pass_and_revoke(&handler, folder.path()).await;
     let start = Instant::now();
     while program(&handler).await == before {
         assert!(start.elapsed() < LONG);
     }
-    // A killed program may linger until it is reaped, but not for long.
+    // A killed program is reaped soon.
     while Path::new("/proc").join(&before).exists() {
         assert!(start.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -136,7 +136,7 @@ async fn a_program_that_keeps_what_is_revoked_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_learns_what_is_committed_and_what_was_split_off_and_ends_when_told() {
+async fn a_program_receives_checkpoints_and_splits_and_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let handler = handler(folder.path(), ":", LONG);
     let id = program(&handler).await;
@@ -146,14 +146,14 @@ async fn a_program_learns_what_is_committed_and_what_was_split_off_and_ends_when
     assert!(!Path::new("/proc").join(&id).exists());
     let log = folder.path().join("logs").join(format!("{:016x}.log", 4));
     let log = std::fs::read_to_string(log).unwrap();
-    let told: Vec<serde_json::Value> =
+    let lines: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let kinds: Vec<&str> = told.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["hello", "item", "checkpoint", "split"]);
-    assert_eq!((&told[2]["key"], &told[3]["end"]), (&"plain".into(), &"q".into()));
+    assert_eq!((&lines[2]["key"], &lines[3]["end"]), (&"plain".into(), &"q".into()));
 }
 
-/// A program that answers its first item with more than is kept in a result.
+/// A program that answers its first item with a long output.
 fn long_winded(folder: &Path, spill: &Path) -> PersistentProcess {
     let long = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3
         echo "{\"type\":\"done\",\"id\":1,\"output\":\"$(printf %0200d 0)\"}" >&4; read -r _ <&3"#;
@@ -179,7 +179,7 @@ async fn long_output_goes_to_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_output_for_which_there_is_no_place_is_no_items_fault() {
+async fn long_output_that_cannot_be_stored_fails_the_worker() {
     let folder = tempfile::tempdir().unwrap();
     let no_folder = folder.path().join("file");
     std::fs::write(&no_folder, "").unwrap();
@@ -198,7 +198,7 @@ fn quiet(command: &[&str], folder: &Path) -> PersistentProcess {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_does_not_get_ready_is_no_items_fault() {
+async fn a_program_without_hello_fails_the_worker() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     for (command, is_retryable) in
@@ -210,12 +210,12 @@ async fn a_program_that_does_not_get_ready_is_no_items_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_nobody_waits_for_before_it_is_ready_is_ended() {
+async fn a_starting_program_is_killed_when_its_work_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let loads_long = r#"echo $$ > "$1/half"; mv "$1/half" "$1/stuck"; sleep 1000"#;
     let command = ["sh", "-c", loads_long, "sh", folder.path().to_str().unwrap()];
     let handler = quiet(&command, folder.path());
-    give_and_take_back(&handler, folder.path()).await;
+    pass_and_revoke(&handler, folder.path()).await;
     let id = std::fs::read_to_string(folder.path().join("stuck")).unwrap();
     let start = Instant::now();
     while !is_gone(id.trim()) {
@@ -226,9 +226,9 @@ async fn a_program_that_nobody_waits_for_before_it_is_ready_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_reads_no_more_is_ended_with_all_that_it_has_started() {
+async fn a_program_that_stops_reading_is_killed_with_its_children() {
     let folder = tempfile::tempdir().unwrap();
-    // It has seen the beginning of an item when it is marked as stuck.
+    // It reads the first bytes of an item before it marks it as stuck.
     let reads_no_more = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3
         head -c 10 <&3 > /dev/null; sleep 1000 & echo "$! $$" > "$1/ids"; : > "$1/stuck"; wait"#;
     let command = ["sh", "-c", reads_no_more, "sh", folder.path().to_str().unwrap()];
@@ -236,8 +236,8 @@ async fn a_program_that_reads_no_more_is_ended_with_all_that_it_has_started() {
     let spill = Spill::new(folder.path().join("spill"), 100);
     let grace = Duration::from_millis(20);
     let handler = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace);
-    // More than a pipe holds, so that not even the revoke can be written.
-    take_back(&handler, folder.path(), item(&"x".repeat(300_000))).await;
+    // More than the capacity of a pipe, so that the revoke cannot be written.
+    revoke_when_stuck(&handler, folder.path(), item(&"x".repeat(300_000))).await;
     let ids = std::fs::read_to_string(folder.path().join("ids")).unwrap();
     let start = Instant::now();
     while !ids.split_whitespace().all(is_gone) {
@@ -248,7 +248,7 @@ async fn a_program_that_reads_no_more_is_ended_with_all_that_it_has_started() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_shard_ends_a_program_that_is_deaf_to_revoke() {
+async fn a_lost_shard_kills_a_program_that_ignores_revoke() {
     let coordinator = start_with_lease(5, 1, Completed, 300).await;
     let folder = tempfile::tempdir().unwrap();
     let deaf = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3

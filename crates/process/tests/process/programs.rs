@@ -1,4 +1,4 @@
-//! What becomes of programs, of what they start and of what they are given.
+//! Programs per item and per batch: arguments, output, children and failures.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,7 +25,7 @@ fn template(command: &[&str]) -> Template {
     Template::new(&command.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
 }
 
-/// A shell script that gets a folder, and then whatever else it is given.
+/// A shell script that gets a folder as its first argument.
 fn script(text: &str, folder: &Path) -> Template {
     template(&["sh", "-c", text, "sh", folder.to_str().unwrap()])
 }
@@ -61,10 +61,10 @@ fn assignment() -> Assignment {
     }
 }
 
-/// What came of an item: which batch it was in, and what the program wrote.
-type Came = Result<(Option<u64>, String), ItemFailure>;
+/// The batch of an item and the program's stdout, or its failure.
+type Processed = Result<(Option<u64>, String), ItemFailure>;
 
-async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Came> {
+async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Processed> {
     let assignment = assignment();
     let batch = Batch { assignment: &assignment, sequence: 0, items, attempt: 1 };
     let outcomes = timeout(LONG, handler.process(batch)).await.unwrap();
@@ -80,7 +80,7 @@ async fn stdout_of(handler: &impl Handler, item: Item) -> String {
     process(handler, &[item]).await.remove(0).unwrap().1
 }
 
-/// Whether a process has ended; it may linger until somebody reaps it.
+/// Whether a process has exited. It may be a zombie.
 fn is_gone(id: &str) -> bool {
     match fs::read_to_string(Path::new("/proc").join(id.trim()).join("stat")) {
         Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
@@ -96,27 +96,27 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// Starts something in the background, names it in a file that appears whole, and waits for it.
+/// Starts a child, writes its id to a file atomically, and waits for it.
 const BACKGROUND: &str = r#"sleep 1000 & echo $! > "$1/half"; mv "$1/half" "$1/id"; wait"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_is_dropped_ends_what_its_program_has_started() {
+async fn dropping_the_work_kills_children_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let named = folder.path().join("id");
     let per_item = per_item(script(BACKGROUND, folder.path()), folder.path());
     let handler = script(BACKGROUND, folder.path());
     let per_batch = per_batch(handler, folder.path(), BatchInput::Lines);
-    dropped_when(&per_item, &named).await;
+    drop_when(&per_item, &named).await;
     let id = fs::read_to_string(&named).unwrap();
     until(|| is_gone(&id)).await;
     fs::remove_file(&named).unwrap();
-    dropped_when(&per_batch, &named).await;
+    drop_when(&per_batch, &named).await;
     let id = fs::read_to_string(&named).unwrap();
     until(|| is_gone(&id)).await;
 }
 
-/// Drops work when a file is there.
-async fn dropped_when(handler: &impl Handler, file: &Path) {
+/// Drops the work when a file exists.
+async fn drop_when(handler: &impl Handler, file: &Path) {
     let (assignment, items) = (assignment(), [row(0, "a")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
     let mut working = Box::pin(handler.process(batch));
@@ -128,7 +128,7 @@ async fn dropped_when(handler: &impl Handler, file: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_that_is_lost_takes_along_what_programs_have_started_for_it() {
+async fn a_lost_shard_kills_children_of_its_programs() {
     let coordinator = start_with_lease(5, 1, Completed, 300).await;
     let folder = tempfile::tempdir().unwrap();
     let named = folder.path().join("id");
@@ -149,19 +149,19 @@ async fn a_shard_that_is_lost_takes_along_what_programs_have_started_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_program_leaves_behind_with_its_pipes_is_not_waited_for_and_ended() {
+async fn children_that_keep_the_pipes_open_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     let handler = per_item(script("echo $$; sleep 1000 & echo $!", folder.path()), folder.path());
     let wrote = stdout_of(&handler, row(0, "a")).await;
     let ids: Vec<&str> = wrote.lines().collect();
     assert_eq!(ids.len(), 2);
     until(|| ids.iter().all(|id| is_gone(id))).await;
-    // And the next is none the worse for it.
+    // The next program is not affected.
     assert_eq!(stdout_of(&handler, row(1, "b")).await.lines().count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_try_leaves_nobody_to_work_beside_the_next() {
+async fn children_of_a_failed_try_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     let failing = "sleep 1000 > /dev/null 2>&1 & echo $! >&2; exit 3";
     let handler = per_item(script(failing, folder.path()), folder.path());
@@ -170,18 +170,18 @@ async fn a_failed_try_leaves_nobody_to_work_beside_the_next() {
     until(|| is_gone(&id)).await;
 }
 
-/// The process group of a program, as it tells itself.
+/// The process group of a program, from its `/proc/self/stat`.
 fn group(stat: &str) -> String {
     stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_have_a_group_each_and_later_ones_have_it_again() {
+async fn each_program_has_a_group_which_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let handler = per_item(template(&["cat", "/proc/self/stat", "{}"]), folder.path());
     let alone = group(&stdout_of(&handler, row(0, "/dev/null")).await);
     assert_eq!(group(&stdout_of(&handler, row(1, "/dev/null")).await), alone);
-    // One that waits for something to read until the other was there.
+    // One program blocks on the pipe until the other has run.
     let pipe = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
@@ -197,19 +197,19 @@ async fn programs_have_a_group_each_and_later_ones_have_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_is_too_long_for_a_command_line_is_given_in_parts() {
+async fn a_batch_too_long_for_a_command_line_is_divided() {
     let folder = tempfile::tempdir().unwrap();
     let handler = template(&["sh", "-c", "echo $#", "sh", "{}"]);
     let handler = per_batch(handler, folder.path(), BatchInput::Lines);
     let mut items: Vec<Item> = (0..60).map(|number| row(number, "x".repeat(100_000))).collect();
-    // The system takes no single argument of that length.
+    // Too long for a single argument.
     items[17] = row(17, "x".repeat(200_000));
-    let came = process(&handler, &items).await;
-    let failed: Vec<usize> = (0..60).filter(|at| came[*at].is_err()).collect();
+    let processed = process(&handler, &items).await;
+    let failed: Vec<usize> = (0..60).filter(|at| processed[*at].is_err()).collect();
     assert_eq!(failed, [17]);
-    assert!(!came[17].as_ref().unwrap_err().is_retryable);
-    // Each part is a batch, and its program saw all of it.
-    let done: Vec<_> = came.into_iter().flatten().collect();
+    assert!(!processed[17].as_ref().unwrap_err().is_retryable);
+    // Each part is a batch, and its program gets all items of it.
+    let done: Vec<_> = processed.into_iter().flatten().collect();
     let mut parts: Vec<u64> = done.iter().filter_map(|(batch, _)| *batch).collect();
     parts.dedup();
     assert!((3..20).contains(&parts.len()), "{parts:?}");
@@ -219,41 +219,45 @@ async fn a_batch_that_is_too_long_for_a_command_line_is_given_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_that_can_be_no_argument_fails_alone() {
+async fn an_item_that_is_an_invalid_argument_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
     let handler = per_batch(template(&["echo", "{}"]), folder.path(), BatchInput::Lines);
     let items = [row(0, "a"), row(1, *b"b\0c"), row(2, "d")];
-    let came = process(&handler, &items).await;
-    let wrote: Vec<Option<&str>> =
-        came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
+    let processed = process(&handler, &items).await;
+    let wrote: Vec<Option<&str>> = processed
+        .iter()
+        .map(|processed| processed.as_ref().ok().map(|(_, wrote)| wrote.as_str()))
+        .collect();
     assert_eq!(wrote, [Some("a\n"), None, Some("d\n")]);
-    assert!(!came[1].as_ref().unwrap_err().is_retryable);
+    assert!(!processed[1].as_ref().unwrap_err().is_retryable);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_that_would_be_taken_for_two_fails_and_its_neighbours_do_not() {
+async fn an_item_that_contains_the_separator_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
     let items = ["a", "b", "c\nd", "e"].map(|name| {
         let payload = Payload::File(PathBuf::from(name));
         Item { key: Bytes::from(name), size: None, payload }
     });
     let lines = per_batch(template(&["cat"]), folder.path(), BatchInput::Lines);
-    let came = process(&lines, &items).await;
-    let wrote: Vec<Option<&str>> =
-        came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
+    let processed = process(&lines, &items).await;
+    let wrote: Vec<Option<&str>> = processed
+        .iter()
+        .map(|processed| processed.as_ref().ok().map(|(_, wrote)| wrote.as_str()))
+        .collect();
     assert_eq!(wrote, [Some("a\nb\n"), Some(""), None, Some("e\n")]);
-    let refused = came[2].as_ref().unwrap_err();
-    assert_eq!((refused.is_retryable, refused.cause), (false, FailureCause::Item));
-    assert!(refused.detail.contains("newline"), "{}", refused.detail);
-    let zeros = per_batch(template(&["tr", "\\0", ";"]), folder.path(), BatchInput::Nul);
-    assert_eq!(process(&zeros, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
-    // As an argument it is one all the same.
+    let rejected = processed[2].as_ref().unwrap_err();
+    assert_eq!((rejected.is_retryable, rejected.cause), (false, FailureCause::Item));
+    assert!(rejected.detail.contains("newline"), "{}", rejected.detail);
+    let nul = per_batch(template(&["tr", "\\0", ";"]), folder.path(), BatchInput::Nul);
+    assert_eq!(process(&nul, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
+    // As arguments, items need no separator.
     let arguments = per_batch(template(&["printf", "%s;", "{}"]), folder.path(), BatchInput::Lines);
     assert_eq!(process(&arguments, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_learns_the_key_of_its_item_whatever_it_is() {
+async fn a_program_gets_the_key_of_its_item() {
     let folder = tempfile::tempdir().unwrap();
     let shown = template(&["sh", "-c", r#"printf %s "$SHARDWRIGHT_RUN $SHARDWRIGHT_KEY""#]);
     let per_batch = per_batch(shown.clone(), folder.path(), BatchInput::Lines);
@@ -268,7 +272,7 @@ async fn a_program_learns_the_key_of_its_item_whatever_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_cannot_be_started_is_no_items_fault() {
+async fn a_program_that_cannot_be_started_fails_the_worker() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("no-program"), "no program").unwrap();
     for name in ["missing", "no-program/either", "no-program"] {
@@ -277,10 +281,10 @@ async fn a_program_that_cannot_be_started_is_no_items_fault() {
         let items = [row(0, "a"), row(1, "b")];
         let one_by_one = per_item(template(&[program]), folder.path());
         let together = per_batch(template(&[program, "{}"]), folder.path(), BatchInput::Lines);
-        let mut came = process(&one_by_one, &items).await;
-        came.extend(process(&together, &items).await);
-        assert_eq!(came.len(), 4);
-        for failure in came.into_iter().map(Result::unwrap_err) {
+        let mut processed = process(&one_by_one, &items).await;
+        processed.extend(process(&together, &items).await);
+        assert_eq!(processed.len(), 4);
+        for failure in processed.into_iter().map(Result::unwrap_err) {
             assert_eq!(
                 (failure.cause, failure.is_retryable),
                 (FailureCause::Worker, false),
@@ -291,33 +295,55 @@ async fn a_program_that_cannot_be_started_is_no_items_fault() {
     }
 }
 
-/// Where the long output of the first item goes.
+/// The file of the first item's long output.
 fn spilled(folder: &Path) -> PathBuf {
     folder.join("spill").join(format!("{:016x}", 1)).join(format!("{:016x}-{:016x}-0", 2, 3))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_is_full_of_output_is_no_items_fault_and_nobody_waits_for_its_program() {
+async fn a_full_disk_fails_the_worker_without_waiting_for_the_program() {
+    const INSIDE: &str = "SHARDWRIGHT_PROCESS_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_none() {
+        // A process with a limited file size stands for one on a full disk.
+        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact \"$1\"";
+        let test =
+            "programs::a_full_disk_fails_the_worker_without_waiting_for_the_program".to_owned();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", limited]).arg(std::env::current_exe().unwrap()).arg(test);
+        assert!(shell.env(INSIDE, "1").status().unwrap().success());
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = spilled(folder.path());
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
     for text in ["exec yes", "trap '' PIPE; yes 2> /dev/null; sleep 1000", "yes | head -c 9999"] {
-        symlink("/dev/full", &file).unwrap();
         let handler = per_item(script(text, folder.path()), folder.path());
         let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
         assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, false), "{text}");
-        assert!(failure.detail.contains("No space left"), "{}", failure.detail);
+        assert!(failure.detail.contains("File too large"), "{}", failure.detail);
         assert!(file.symlink_metadata().is_err(), "{text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_of_work_that_is_dropped_or_fails_is_taken_away() {
+async fn output_is_not_written_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, other) = (spilled(folder.path()), folder.path().join("other"));
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&other, "mine").unwrap();
+    symlink(&other, &file).unwrap();
+    let handler = per_item(script("yes | head -c 9999", folder.path()), folder.path());
+    let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
+    assert_eq!(failure.cause, FailureCause::Worker);
+    assert_eq!(fs::read(&other).unwrap(), b"mine");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_of_dropped_or_failed_work_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let file = spilled(folder.path());
     let writes = "head -c 5000 /dev/zero; until [ -e \"$1/failing\" ]; do sleep 0.01; done; exit 1";
     let handler = per_item(script(writes, folder.path()), folder.path());
-    dropped_when(&handler, &file).await;
+    drop_when(&handler, &file).await;
     assert!(!file.exists());
     fs::write(folder.path().join("failing"), "").unwrap();
     let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{FoundAt, Group, Report, uri};
 use crate::rules::Rule;
 
-/// What stands for the address of the source in those of files.
+/// The SARIF base id of the source's URL.
 const BASE: &str = "SOURCE";
 
 /// The whole document. Files are named relative to `base`.
@@ -49,13 +49,13 @@ fn descriptor(rule: &Rule) -> Value {
 
 fn result(report: &Report<'_>, group: &Group, index: &BTreeMap<&str, usize>) -> Value {
     let description = report.rules.rule(&group.rule).map_or("", Rule::description);
-    // A leaked secret is dealt with when it is gone from every place, so all are of one result.
+    // One result with all locations: a leaked secret is fixed when it is gone from all of them.
     let mut result = json!({
         "ruleId": group.rule,
         "level": "error",
         "message": { "text": description },
-        "locations": group.places.iter().map(location).collect::<Vec<_>>(),
-        "occurrenceCount": (group.places.len() as u64).saturating_add(group.more),
+        "locations": group.locations.iter().map(location).collect::<Vec<_>>(),
+        "occurrenceCount": (group.locations.len() as u64).saturating_add(group.more),
         "partialFingerprints": { "secretDigest/v1": group.fingerprint },
         "properties": { "secret": group.secret, "entropy": hundredths(group.entropy) },
     });
@@ -69,9 +69,9 @@ fn artifact(path: &[u8]) -> Value {
     json!({ "uri": uri(path), "uriBaseId": BASE })
 }
 
-fn location(place: &FoundAt) -> Value {
-    let mut physical = json!({ "artifactLocation": artifact(&place.path) });
-    if let (Some(fields), Some(span)) = (physical.as_object_mut(), place.span) {
+fn location(found: &FoundAt) -> Value {
+    let mut physical = json!({ "artifactLocation": artifact(&found.path) });
+    if let (Some(fields), Some(span)) = (physical.as_object_mut(), found.span) {
         let region = json!({
             "startLine": span.line,
             "startColumn": span.column,
@@ -85,7 +85,7 @@ fn location(place: &FoundAt) -> Value {
     json!({ "physicalLocation": physical })
 }
 
-/// What a reader must know to judge what is not there.
+/// What was not scanned.
 fn notifications(report: &Report<'_>) -> Vec<Value> {
     let unread = report.unread.iter().map(|path| {
         json!({
@@ -122,27 +122,27 @@ impl Report<'_> {
             "fingerprint": group.fingerprint,
             "secret": group.secret,
             "entropy": hundredths(group.entropy),
-            "places": group.places.iter().map(place).collect::<Vec<_>>(),
+            "places": group.locations.iter().map(found_at).collect::<Vec<_>>(),
             "more_places": group.more,
         })
     }
 }
 
-fn place(place: &FoundAt) -> Value {
-    let mut value = json!({ "path": String::from_utf8_lossy(&place.path) });
+fn found_at(found: &FoundAt) -> Value {
+    let mut value = json!({ "path": String::from_utf8_lossy(&found.path) });
     if let Some(fields) = value.as_object_mut() {
-        if str::from_utf8(&place.path).is_err() {
-            let hex: String = place.path.iter().map(|byte| format!("{byte:02x}")).collect();
+        if str::from_utf8(&found.path).is_err() {
+            let hex: String = found.path.iter().map(|byte| format!("{byte:02x}")).collect();
             fields.insert("path_hex".to_owned(), hex.into());
         }
-        if let Some(Value::Object(span)) = place.span.and_then(|it| serde_json::to_value(it).ok()) {
+        if let Some(Value::Object(span)) = found.span.and_then(|it| serde_json::to_value(it).ok()) {
             fields.extend(span);
         }
     }
     value
 }
 
-/// What a person would write.
+/// The number rounded to two decimals.
 pub(super) fn hundredths(number: f32) -> f64 {
     (f64::from(number) * 100.0).round() / 100.0
 }

@@ -10,7 +10,7 @@ fn scanner() -> Scanner {
     Scanner::new(set, Secrecy::Redacted).unwrap()
 }
 
-/// Two files with a secret in common, one that is bad in itself, and one that cannot be read.
+/// Two files with a common secret, one that is a finding by its path, and one that is unreadable.
 fn report(scanner: &Scanner) -> Report<'_> {
     let mut report = Report::new(scanner.rules());
     let mut scratch = Scratch::new();
@@ -33,32 +33,32 @@ fn written(format: Format) -> String {
 }
 
 #[test]
-fn the_same_secret_is_one_finding_in_all_its_places() {
+fn the_same_secret_is_one_finding_with_all_locations() {
     let scanner = scanner();
     let report = report(&scanner);
     let [shared, file, other] = [0, 1, 2].map(|at| &report.found()[at]);
     assert_eq!(report.found().len(), 3);
-    assert_eq!(shared.places.len(), 2);
-    assert_eq!((other.rule.as_str(), other.places.len()), ("b", 1));
-    assert_eq!(file.places[0].span.unwrap().line, 2);
+    assert_eq!(shared.locations.len(), 2);
+    assert_eq!((other.rule.as_str(), other.locations.len()), ("b", 1));
+    assert_eq!(file.locations[0].span.unwrap().line, 2);
     let totals = report.totals();
-    assert_eq!((totals.files, totals.places, totals.binary, totals.unreadable), (4, 4, 1, 1));
+    assert_eq!((totals.files, totals.locations, totals.binary, totals.unreadable), (4, 4, 1, 1));
 }
 
 #[test]
-fn a_secret_in_very_many_places_is_counted() {
+fn locations_beyond_the_limit_are_counted() {
     let scanner = scanner();
     let mut report = Report::new(scanner.rules());
     let mut scratch = Scratch::new();
-    for number in 0..MOST_PLACES + 5 {
+    for number in 0..MOST_LOCATIONS + 5 {
         let path = number.to_string().into_bytes();
         report.add(&path, 1, scanner.scan(&path, b"k=v", &mut scratch));
     }
-    assert_eq!((report.found()[0].places.len(), report.found()[0].more), (MOST_PLACES, 5));
+    assert_eq!((report.found()[0].locations.len(), report.found()[0].more), (MOST_LOCATIONS, 5));
 }
 
 #[test]
-fn text_is_plain_and_tells_no_secret() {
+fn text_escapes_control_characters_and_redacts_secrets() {
     let text = written(Format::Text);
     assert!(text.contains("a: An a\n  abcd\u{2026} (20 bytes)"), "{text}");
     assert!(text.contains("\n  one:1:3\n  tw\\xffo \\u{1b}[2J:2:4\n"), "{text}");
@@ -67,7 +67,7 @@ fn text_is_plain_and_tells_no_secret() {
 }
 
 #[test]
-fn lines_are_json_with_every_place() {
+fn lines_are_json_with_every_location() {
     let lines = written(Format::Jsonl);
     let values: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -88,7 +88,7 @@ fn fields<'v>(value: &'v serde_json::Value, known: &[&str]) -> &'v serde_json::V
 }
 
 #[test]
-fn sarif_has_the_structure_that_the_standard_asks_for() {
+fn sarif_has_the_required_structure() {
     let document: serde_json::Value = serde_json::from_str(&written(Format::Sarif)).unwrap();
     assert_eq!(fields(&document, &["$schema", "version", "runs"])["version"], "2.1.0");
     let run = &document["runs"][0];
@@ -123,12 +123,12 @@ fn sarif_has_the_structure_that_the_standard_asks_for() {
             result["partialFingerprints"].as_object().unwrap().values().all(|it| it.is_string())
         );
         for location in result["locations"].as_array().unwrap() {
-            let place = fields(&location["physicalLocation"], &["artifactLocation", "region"]);
-            let artifact = fields(&place["artifactLocation"], &["uri", "uriBaseId"]);
+            let physical = fields(&location["physicalLocation"], &["artifactLocation", "region"]);
+            let artifact = fields(&physical["artifactLocation"], &["uri", "uriBaseId"]);
             assert!(bases.contains_key(artifact["uriBaseId"].as_str().unwrap()));
             let uri = artifact["uri"].as_str().unwrap();
             assert!(uri.bytes().all(|byte| byte.is_ascii_graphic()), "{uri}");
-            if let Some(region) = place.get("region") {
+            if let Some(region) = physical.get("region") {
                 let number = |field: &str| region[field].as_u64().unwrap();
                 assert!(number("startLine") >= 1 && number("startColumn") >= 1);
                 assert!(number("endLine") >= number("startLine") && number("byteLength") > 0);
@@ -142,7 +142,7 @@ fn sarif_has_the_structure_that_the_standard_asks_for() {
 }
 
 #[test]
-fn formats_have_names() {
+fn format_names_round_trip() {
     for format in [Format::Text, Format::Jsonl, Format::Sarif] {
         assert_eq!(format.as_str().parse(), Ok(format));
     }

@@ -1,10 +1,10 @@
-//! What is not to be reported.
+//! Allowlists: what is not reported.
 
 use memchr::memmem;
 
 use super::pattern::Pattern;
 
-/// What is not to be reported, by the file's path or by what was found.
+/// Excludes findings, by the path of the file or by the match.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowlist {
     pub(crate) condition: Condition,
@@ -13,18 +13,18 @@ pub(crate) struct Allowlist {
     pub(crate) regexes: Vec<Pattern>,
     /// In lower case.
     pub(crate) stopwords: Vec<String>,
-    /// The only rules it is for, if it is not for all.
+    /// The rules that it applies to. None for all.
     pub(crate) rules: Option<Vec<String>>,
 }
 
-/// Whether one kind of check is enough.
+/// Whether one kind of check suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     Any,
     All,
 }
 
-/// What an allowlist's patterns are held against.
+/// What the patterns of an allowlist are matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Secret,
@@ -32,7 +32,7 @@ pub(crate) enum Target {
     Line,
 }
 
-/// Something a rule has found.
+/// A match of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) secret: &'a [u8],
@@ -41,12 +41,12 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Allowlist {
-    /// Whether it is for a rule.
-    pub(crate) fn concerns(&self, rule: &str) -> bool {
+    /// Whether it applies to a rule.
+    pub(crate) fn applies_to(&self, rule: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.iter().any(|it| it == rule))
     }
 
-    /// Whether nothing in a file of this path can be worth a report.
+    /// Whether it excludes a whole file by its path.
     pub(crate) fn allows_file(&self, path: &[u8]) -> bool {
         let is_enough = match self.condition {
             Condition::Any => true,
@@ -59,7 +59,7 @@ impl Allowlist {
         self.paths.iter().any(|pattern| pattern.is_match(path))
     }
 
-    /// Whether what was found in a file of this path is no secret.
+    /// Whether it excludes a match in a file of this path.
     pub(crate) fn allows(&self, path: &[u8], candidate: Candidate<'_>) -> bool {
         let target = match self.target {
             Target::Secret => candidate.secret,
@@ -71,10 +71,10 @@ impl Allowlist {
             (self.stopwords.is_empty(), &|| self.has_stopword(candidate.secret)),
             (self.regexes.is_empty(), &|| self.regexes.iter().any(|it| it.is_match(target))),
         ];
-        let mut said = checks.iter().filter(|(is_unsaid, _)| !is_unsaid).map(|(_, check)| check());
+        let mut results = checks.iter().filter(|(is_empty, _)| !is_empty).map(|(_, check)| check());
         match self.condition {
-            Condition::Any => said.any(|allows| allows),
-            Condition::All => said.all(|allows| allows),
+            Condition::Any => results.any(|allows| allows),
+            Condition::All => results.all(|allows| allows),
         }
     }
 

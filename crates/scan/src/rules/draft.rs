@@ -1,9 +1,9 @@
-//! Rules while they are put together from several files.
+//! Rules while they are merged from several files.
 
 use super::error::{RulePosition, RuleProblem, RulesError};
 use super::{Allowlist, Pattern, Rule, RuleSet};
 
-/// A value, and where it was said.
+/// A value and its position in a rule file.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
     pub(super) position: RulePosition,
@@ -11,12 +11,12 @@ pub(super) struct Located<T> {
 }
 
 impl<T> Located<T> {
-    pub(super) fn refuse(&self, problem: RuleProblem) -> RulesError {
+    pub(super) fn error(&self, problem: RuleProblem) -> RulesError {
         RulesError::At { position: self.position.clone(), problem }
     }
 }
 
-/// A rule, as far as one file says what it is.
+/// The fields of a rule in one file.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) id: Located<String>,
@@ -31,7 +31,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// What a later file says of the same rule: it replaces what is one, and adds to what is many.
+    /// Merges the same rule of a later file: single values are replaced, lists are extended.
     fn amend(&mut self, later: Self) {
         self.id.position = later.id.position;
         self.description = later.description.or(self.description.take());
@@ -46,13 +46,13 @@ impl Draft {
 
     fn finish(self) -> Result<Rule, RulesError> {
         if self.pattern.is_none() && self.path.is_none() {
-            return Err(self.id.refuse(RuleProblem::FindsNothing(self.id.value.clone())));
+            return Err(self.id.error(RuleProblem::FindsNothing(self.id.value.clone())));
         }
         let groups = self.pattern.as_ref().map_or(0, Pattern::groups);
         if let Some(group) = &self.secret_group
             && group.value > groups
         {
-            return Err(group.refuse(RuleProblem::NoSuchGroup { group: group.value, groups }));
+            return Err(group.error(RuleProblem::NoSuchGroup { group: group.value, groups }));
         }
         let mut keywords = self.keywords;
         keywords.sort();
@@ -63,7 +63,7 @@ impl Draft {
             tags: self.tags,
             pattern: self.pattern,
             secret_group: self.secret_group.map_or(0, |group| group.value),
-            // Zero is how Gitleaks says that it does not matter.
+            // In Gitleaks, zero means no limit.
             entropy: self.entropy.filter(|&bits| bits > 0.0),
             path: self.path,
             keywords,
@@ -80,22 +80,22 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    /// Takes a rule away.
+    /// Removes a rule.
     pub(super) fn disable(&mut self, id: &Located<String>) -> Result<(), RulesError> {
         let before = self.rules.len();
         self.rules.retain(|rule| rule.id.value != id.value);
         if self.rules.len() < before {
             return Ok(());
         }
-        Err(id.refuse(RuleProblem::UnknownRule(id.value.clone())))
+        Err(id.error(RuleProblem::UnknownRule(id.value.clone())))
     }
 
-    /// Adds the rules of a file. Those that were there before it are amended.
+    /// Adds the rules of a file. Rules of earlier files are amended.
     pub(super) fn add(&mut self, rules: Vec<Draft>) -> Result<(), RulesError> {
         for (index, rule) in rules.iter().enumerate() {
             let earlier = rules.get(..index).unwrap_or_default();
             if earlier.iter().any(|it| it.id.value == rule.id.value) {
-                return Err(rule.id.refuse(RuleProblem::DuplicateRule(rule.id.value.clone())));
+                return Err(rule.id.error(RuleProblem::DuplicateRule(rule.id.value.clone())));
             }
         }
         for rule in rules {
@@ -111,12 +111,12 @@ impl Drafts {
         self.allowlists.extend(allowlists);
     }
 
-    /// Checks what can only be checked when everything is there.
+    /// Checks references between rules and allowlists, and builds the set.
     pub(super) fn finish(self) -> Result<RuleSet, RulesError> {
         for allowlist in &self.allowlists {
             for id in allowlist.value.rules.iter().flatten() {
                 if !self.rules.iter().any(|rule| rule.id.value == *id) {
-                    return Err(allowlist.refuse(RuleProblem::UnknownRule(id.clone())));
+                    return Err(allowlist.error(RuleProblem::UnknownRule(id.clone())));
                 }
             }
         }

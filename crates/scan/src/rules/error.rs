@@ -1,4 +1,4 @@
-//! Why rules cannot be used.
+//! Errors of rule files.
 
 use std::fmt;
 use std::io;
@@ -12,21 +12,21 @@ pub enum RulesError {
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// A file, with those that it extends, has no rules: nothing would ever be found.
+    /// A file and those that it extends have no rules.
     #[error("there are no rules in {file}")]
     NoRules {
         /// The file.
         file: String,
     },
-    /// Something in a file is wrong, or not supported.
+    /// A line of a file is invalid or not supported.
     #[error("{position}: {problem}")]
     At {
-        /// Where.
+        /// The line.
         position: RulePosition,
-        /// What.
+        /// The problem.
         problem: RuleProblem,
     },
 }
@@ -49,16 +49,16 @@ impl fmt::Display for RulePosition {
 /// What is wrong with a line of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleProblem {
-    /// It is no TOML, or has a field that is not known.
+    /// Invalid TOML, or an unknown field.
     #[error("{0}")]
     Syntax(String),
     /// A pattern does not compile.
     #[error("the pattern cannot be used: {0}")]
     Pattern(String),
-    /// Gitleaks reads these as angle brackets, and we as the edges of words.
+    /// Angle brackets in Gitleaks, word boundaries here.
     #[error(r"`\<` and `\>` mean different things to different tools; write `<` and `>`")]
     AngleEscape,
-    /// Something that Gitleaks knows and we do not.
+    /// A field of Gitleaks that is not supported.
     #[error("`{field}` is not supported: {why}")]
     Unsupported {
         /// The field.
@@ -66,8 +66,8 @@ pub enum RuleProblem {
         /// Why not.
         why: &'static str,
     },
-    /// Two ways to say the same.
-    #[error("say either `allowlist` or `allowlists`, not both")]
+    /// Both forms of the same field.
+    #[error("use either `allowlist` or `allowlists`, not both")]
     TwoAllowlists,
     /// A rule has no id.
     #[error("the rule's id is empty")]
@@ -75,41 +75,41 @@ pub enum RuleProblem {
     /// Two rules of one file have the same id.
     #[error("there is a rule `{0}` above")]
     DuplicateRule(String),
-    /// A rule can find nothing.
+    /// A rule without regex and path.
     #[error("the rule `{0}` has neither a regex nor a path")]
     FindsNothing(String),
-    /// A pattern has too few groups.
+    /// A capture group that the pattern does not have.
     #[error("secretGroup is {group}, but the pattern has {groups} groups")]
     NoSuchGroup {
         /// The group.
         group: usize,
-        /// How many there are.
+        /// Number of groups.
         groups: usize,
     },
-    /// Entropy is measured in bits per byte.
-    #[error("entropy goes from 0 to 8")]
+    /// Entropy out of range: it is measured in bits per byte.
+    #[error("entropy must be between 0 and 8")]
     BadEntropy,
-    /// A keyword that every file contains.
+    /// An empty keyword or stopword.
     #[error("a keyword or stopword must not be empty")]
     EmptyWord,
-    /// An allowlist allows nothing.
+    /// An allowlist without conditions.
     #[error("the allowlist names no paths, regexes or stopwords")]
     EmptyAllowlist,
-    /// A word that is not one of a few.
+    /// An unknown value of a field.
     #[error("`{found}` is not one of {known}")]
     UnknownWord {
-        /// The word.
+        /// The value.
         found: String,
-        /// The few.
+        /// The known values.
         known: &'static str,
     },
-    /// A list of rules names one that is not there.
+    /// A reference to a rule that does not exist.
     #[error("there is no rule `{0}`")]
     UnknownRule(String),
-    /// Files that extend one another.
-    #[error("rule files extend one another more than {0} deep")]
+    /// Too many levels of files that extend one another.
+    #[error("rule files extend one another more than {0} levels deep")]
     TooDeep(usize),
-    /// The patterns together are too large.
+    /// The keywords cannot be compiled.
     #[error("the keywords cannot be used: {0}")]
     Keywords(String),
 }

@@ -1,10 +1,10 @@
-//! A rule file, as it is written.
+//! The TOML structure of a rule file.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-/// A whole file.
+/// A rule file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct File {
@@ -12,7 +12,7 @@ pub(super) struct File {
     _title: Option<String>,
     #[serde(rename = "description")]
     _description: Option<String>,
-    /// Which Gitleaks reads it. What it must know is refused by name if we do not.
+    /// Ignored: unsupported fields are rejected by name.
     #[serde(rename = "minVersion")]
     _min_version: Option<String>,
     pub(super) extend: Option<Extend>,
@@ -23,7 +23,7 @@ pub(super) struct File {
     pub(super) allowlists: Vec<Spanned<Allowlist>>,
 }
 
-/// Which other rules it builds on.
+/// The rules that a file extends.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Extend {

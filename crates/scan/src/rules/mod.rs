@@ -1,4 +1,4 @@
-//! Rules: what a secret looks like.
+//! Rules: patterns of secrets.
 
 mod allowlist;
 mod draft;
@@ -14,11 +14,11 @@ pub use error::{RulePosition, RuleProblem, RulesError};
 pub(crate) use pattern::Pattern;
 
 /// The default rules, as a rule file.
-pub const DEFAULT: &str = include_str!("default.toml");
-/// What the default rules are called in errors.
+pub(crate) const DEFAULT: &str = include_str!("default.toml");
+/// The name of the default rules in errors.
 pub(crate) const DEFAULT_NAME: &str = "the default rules";
 
-/// Rules that were read, merged and checked.
+/// A checked set of rules, merged from all its files.
 #[derive(Clone, Debug)]
 pub struct RuleSet {
     pub(crate) rules: Vec<Rule>,
@@ -31,11 +31,11 @@ pub struct Rule {
     pub(crate) id: String,
     pub(crate) description: String,
     pub(crate) tags: Vec<String>,
-    /// What a secret looks like. Without it, a file's path is all that counts.
+    /// The pattern of a secret. Without it, the rule matches the path alone.
     pub(crate) pattern: Option<Pattern>,
-    /// The group that is the secret; 0 for the first one that took part, or else all of it.
+    /// The capture group of the secret. 0 for the first group that matched, or the whole match.
     pub(crate) secret_group: usize,
-    /// A secret has to have more than this.
+    /// The entropy that a secret must exceed.
     pub(crate) entropy: Option<f64>,
     pub(crate) path: Option<Pattern>,
     /// In lower case.
@@ -44,25 +44,25 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What it is called.
+    /// The id of the rule.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What it finds.
+    /// The description of the rule.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Words that it is filed under.
+    /// The tags of the rule.
     #[must_use]
     pub fn tags(&self) -> &[String] {
         &self.tags
     }
 
-    /// Whether another rule that finds the same secret knows better what it is.
+    /// Whether findings of specific rules replace those of this rule.
     pub(crate) fn is_generic(&self) -> bool {
         self.id.to_ascii_lowercase().contains("generic")
     }
@@ -74,19 +74,18 @@ impl RuleSet {
         Self::parse(DEFAULT_NAME, DEFAULT, Path::new(""))
     }
 
-    /// Reads a file and those that it extends.
+    /// Reads a rule file and those that it extends.
     pub fn read(path: &Path) -> Result<Self, RulesError> {
         let drafts = read::from_path(path, 0)?;
         Self::finished(drafts, &path.display().to_string())
     }
 
-    /// Reads rules from a text. `name` is what errors call it; files that it extends are looked
-    /// for in `folder`.
+    /// Reads rules from text. Errors call it `name`. Files that it extends are read from `folder`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, RulesError> {
         Self::finished(read::from_text(name, text, folder, 0)?, name)
     }
 
-    /// A file that does not find anything, whatever it is shown, is a mistake.
+    /// Rejects an empty set, which could not find anything.
     fn finished(drafts: draft::Drafts, file: &str) -> Result<Self, RulesError> {
         let set = drafts.finish()?;
         if set.rules.is_empty() {
@@ -101,20 +100,20 @@ impl RuleSet {
         &self.rules
     }
 
-    /// The rule of an id.
+    /// The rule with an id.
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
     }
 
-    /// Tells these rules from others: whatever changes what is found changes it.
+    /// A digest that changes with everything that affects findings.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest_of(self)
     }
 }
 
-/// Raised when the same rules come to find something else.
+/// Raised when the same rules would find something else.
 const VERSION: u64 = 1;
 
 struct Writer(blake3::Hasher);
@@ -166,7 +165,7 @@ impl Writer {
     }
 }
 
-/// Digest of everything that decides what is found.
+/// Digest of everything that affects findings.
 fn digest_of(set: &RuleSet) -> [u8; 32] {
     let mut writer = Writer(blake3::Hasher::new_derive_key("shardwright/scan/v1/rules"));
     writer.number(VERSION);

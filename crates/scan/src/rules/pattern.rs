@@ -1,7 +1,7 @@
-//! Patterns, as Gitleaks means them.
+//! Patterns with the semantics of Gitleaks.
 //!
-//! Its patterns are Go's: `\w`, `\d`, `\s` and `\b` know ASCII only. Here they also see bytes, so
-//! that a file need not be text in any encoding.
+//! Its patterns are those of Go: `\w`, `\d`, `\s` and `\b` are ASCII only. Here they match bytes,
+//! so a file need not be valid UTF-8.
 
 use regex_automata::meta;
 use regex_automata::util::syntax;
@@ -10,12 +10,12 @@ use regex_syntax::hir::Hir;
 
 use super::error::RuleProblem;
 
-/// Most memory that one compiled pattern may take.
+/// Memory limit of a compiled pattern.
 const SIZE_LIMIT: usize = 64 << 20;
-/// Most memory that the states of one pattern may take while it is searched for.
+/// Memory limit of a pattern's lazy DFA.
 const CACHE_CAPACITY: usize = 4 << 20;
 
-/// A pattern that compiled.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
@@ -25,15 +25,16 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, RuleProblem> {
-        let wrong = |error: String| RuleProblem::Pattern(readable(&error));
+        let invalid = |error: String| RuleProblem::Pattern(readable(&error));
         let syntax = ast::parse::ParserBuilder::new().build().parse(text);
-        let syntax = syntax.map_err(|error| wrong(error.to_string()))?;
+        let syntax = syntax.map_err(|error| invalid(error.to_string()))?;
         ast::visit(&syntax, AngleEscapes)?;
         let mut translator = regex_syntax::hir::translate::TranslatorBuilder::new()
             .utf8(false)
             .unicode(false)
             .build();
-        let hir = translator.translate(text, &syntax).map_err(|error| wrong(error.to_string()))?;
+        let hir =
+            translator.translate(text, &syntax).map_err(|error| invalid(error.to_string()))?;
         let regex = meta::Regex::builder()
             .configure(
                 meta::Config::new()
@@ -43,11 +44,11 @@ impl Pattern {
             )
             .syntax(syntax::Config::new().utf8(false).unicode(false))
             .build_from_hir(&hir)
-            .map_err(|error| wrong(with_cause(&error)))?;
+            .map_err(|error| invalid(with_cause(&error)))?;
         Ok(Self { text: text.to_owned(), regex, hir })
     }
 
-    /// How many groups it has, without the one that is all of it.
+    /// Number of capture groups, without the whole match.
     pub(crate) fn groups(&self) -> usize {
         self.regex.captures_len().saturating_sub(1)
     }
@@ -61,13 +62,13 @@ fn with_cause(error: &(dyn std::error::Error + 'static)) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Errors about patterns come as a picture of several lines; the last says what it is.
+/// The last line of a multi-line error, which has the reason.
 fn readable(error: &str) -> String {
     let last = error.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(error);
     last.trim().trim_start_matches("error: ").to_owned()
 }
 
-/// Finds `\<` and `\>`, which Go takes for plain angle brackets.
+/// Finds `\<` and `\>`, which are plain angle brackets in Go.
 struct AngleEscapes;
 
 impl Visitor for AngleEscapes {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_digits_are_ascii_and_bytes_need_be_no_text() {
+    fn classes_are_ascii_and_bytes_need_not_be_utf8() {
         assert!(Pattern::new(r"^\w{2}$").unwrap().is_match(b"ab"));
         assert!(!Pattern::new(r"^\w+$").unwrap().is_match("\u{e9}".as_bytes()));
         assert!(Pattern::new(r"k.y").unwrap().is_match(b"k\xffy"));
@@ -106,10 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_in_one_line() {
-        for wrong in ["(", r"\p{Greek}", "[\u{e9}]", r"(?<!a)b", r"\1", "a{99999}{99999}"] {
-            let Err(RuleProblem::Pattern(told)) = Pattern::new(wrong) else { panic!("{wrong}") };
-            assert!(!told.is_empty() && !told.contains('\n'), "{wrong}: {told}");
+    fn an_invalid_pattern_is_reported_in_one_line() {
+        for invalid in ["(", r"\p{Greek}", "[\u{e9}]", r"(?<!a)b", r"\1", "a{99999}{99999}"] {
+            let Err(RuleProblem::Pattern(reason)) = Pattern::new(invalid) else {
+                panic!("{invalid}")
+            };
+            assert!(!reason.is_empty() && !reason.contains('\n'), "{invalid}: {reason}");
         }
         assert_eq!(Pattern::new(r"\<b").unwrap_err(), RuleProblem::AngleEscape);
     }

@@ -11,9 +11,9 @@ use super::draft::{Draft, Drafts, Located};
 use super::error::{RulePosition, RuleProblem, RulesError};
 use super::{DEFAULT, DEFAULT_NAME, Pattern, file};
 
-/// How many files may extend one another.
+/// Most levels of files that extend one another.
 const DEEPEST: usize = 4;
-/// The longest rule file that is read, in bytes.
+/// Longest rule file, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 pub(super) fn from_path(path: &Path, depth: usize) -> Result<Drafts, RulesError> {
@@ -21,7 +21,7 @@ pub(super) fn from_path(path: &Path, depth: usize) -> Result<Drafts, RulesError>
     let failed = |error| RulesError::Read { file: name.clone(), error };
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > LONGEST {
-        let error = std::io::Error::other("it is too long for a file of rules");
+        let error = std::io::Error::other("the file is larger than 16 MiB");
         return Err(failed(error));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
@@ -37,7 +37,7 @@ pub(super) fn from_text(
     let reader = Reader { file: name.into(), text };
     let parsed: file::File = toml::from_str(text).map_err(|error| {
         let problem = RuleProblem::Syntax(error.message().lines().collect::<Vec<_>>().join(" "));
-        reader.refuse(&error.span().unwrap_or_default(), problem)
+        reader.error(&error.span().unwrap_or_default(), problem)
     })?;
     let mut drafts = match &parsed.extend {
         Some(extend) => reader.extended(extend, folder, depth)?,
@@ -50,7 +50,7 @@ pub(super) fn from_text(
     Ok(drafts)
 }
 
-/// One file that is being read.
+/// A rule file that is being read.
 struct Reader<'t> {
     file: Arc<str>,
     text: &'t str,
@@ -63,7 +63,7 @@ impl Reader<'_> {
         RulePosition { file: Arc::clone(&self.file), line }
     }
 
-    fn refuse(&self, span: &Range<usize>, problem: RuleProblem) -> RulesError {
+    fn error(&self, span: &Range<usize>, problem: RuleProblem) -> RulesError {
         RulesError::At { position: self.position(span), problem }
     }
 
@@ -73,12 +73,12 @@ impl Reader<'_> {
 
     fn unsupported<T>(
         &self,
-        said: Option<&Spanned<T>>,
+        value: Option<&Spanned<T>>,
         field: &'static str,
         why: &'static str,
     ) -> Result<(), RulesError> {
-        match said {
-            Some(said) => Err(self.refuse(&said.span(), RuleProblem::Unsupported { field, why })),
+        match value {
+            Some(value) => Err(self.error(&value.span(), RuleProblem::Unsupported { field, why })),
             None => Ok(()),
         }
     }
@@ -96,12 +96,12 @@ impl Reader<'_> {
         }
         if let Some(path) = &extend.path {
             if extend.use_default {
-                let why = "say either it or `useDefault`, as in Gitleaks";
+                let why = "use either it or `useDefault`, as in Gitleaks";
                 let problem = RuleProblem::Unsupported { field: "path", why };
-                return Err(self.refuse(&path.span(), problem));
+                return Err(self.error(&path.span(), problem));
             }
             if depth >= DEEPEST {
-                return Err(self.refuse(&path.span(), RuleProblem::TooDeep(DEEPEST)));
+                return Err(self.error(&path.span(), RuleProblem::TooDeep(DEEPEST)));
             }
             drafts = from_path(&folder.join(path.get_ref()), depth + 1)?;
         }
@@ -112,17 +112,17 @@ impl Reader<'_> {
     }
 
     fn rule(&self, rule: &file::Rule) -> Result<Draft, RulesError> {
-        let alone = "rules are judged one by one";
+        let alone = "each rule is applied on its own";
         self.unsupported(rule.required.as_ref(), "required", alone)?;
         self.unsupported(rule.skip_report.as_ref(), "skipReport", alone)?;
         let id = self.located(&rule.id);
         if id.value.trim().is_empty() {
-            return Err(id.refuse(RuleProblem::NoId));
+            return Err(id.error(RuleProblem::NoId));
         }
         if let Some(entropy) = &rule.entropy
             && !(0.0..=8.0).contains(entropy.get_ref())
         {
-            return Err(self.refuse(&entropy.span(), RuleProblem::BadEntropy));
+            return Err(self.error(&entropy.span(), RuleProblem::BadEntropy));
         }
         let allowlists = self.allowlists(rule.allowlist.as_ref(), &rule.allowlists, false)?;
         Ok(Draft {
@@ -138,16 +138,16 @@ impl Reader<'_> {
         })
     }
 
-    /// An empty pattern is how some say that there is none.
+    /// An empty pattern counts as none.
     fn pattern(&self, text: Option<&Spanned<String>>) -> Result<Option<Pattern>, RulesError> {
         let Some(text) = text.filter(|text| !text.get_ref().is_empty()) else { return Ok(None) };
         let pattern = Pattern::new(text.get_ref());
-        pattern.map(Some).map_err(|problem| self.refuse(&text.span(), problem))
+        pattern.map(Some).map_err(|problem| self.error(&text.span(), problem))
     }
 
     fn patterns(&self, texts: &[Spanned<String>]) -> Result<Vec<Pattern>, RulesError> {
         let pattern = |text: &Spanned<String>| {
-            Pattern::new(text.get_ref()).map_err(|problem| self.refuse(&text.span(), problem))
+            Pattern::new(text.get_ref()).map_err(|problem| self.error(&text.span(), problem))
         };
         texts.iter().map(pattern).collect()
     }
@@ -155,7 +155,7 @@ impl Reader<'_> {
     fn words(&self, words: &[Spanned<String>]) -> Result<Vec<String>, RulesError> {
         let word = |word: &Spanned<String>| {
             if word.get_ref().is_empty() {
-                return Err(self.refuse(&word.span(), RuleProblem::EmptyWord));
+                return Err(self.error(&word.span(), RuleProblem::EmptyWord));
             }
             Ok(word.get_ref().to_ascii_lowercase())
         };
@@ -169,7 +169,7 @@ impl Reader<'_> {
         is_global: bool,
     ) -> Result<Vec<Located<Allowlist>>, RulesError> {
         if let (Some(one), [_, ..]) = (one, many) {
-            return Err(self.refuse(&one.span(), RuleProblem::TwoAllowlists));
+            return Err(self.error(&one.span(), RuleProblem::TwoAllowlists));
         }
         let all = one.into_iter().chain(many);
         all.map(|allowlist| self.allowlist(allowlist, is_global)).collect()
@@ -177,17 +177,17 @@ impl Reader<'_> {
 
     fn allowlist(
         &self,
-        said: &Spanned<file::Allowlist>,
+        spanned: &Spanned<file::Allowlist>,
         is_global: bool,
     ) -> Result<Located<Allowlist>, RulesError> {
-        let list = said.get_ref();
+        let list = spanned.get_ref();
         self.unsupported(list.commits.as_ref(), "commits", "files have no commits")?;
         if !is_global {
-            let why = "an allowlist of a rule is for that rule";
+            let why = "an allowlist of a rule applies to that rule only";
             self.unsupported(list.target_rules.as_ref(), "targetRules", why)?;
         }
         if list.paths.is_empty() && list.regexes.is_empty() && list.stopwords.is_empty() {
-            return Err(self.refuse(&said.span(), RuleProblem::EmptyAllowlist));
+            return Err(self.error(&spanned.span(), RuleProblem::EmptyAllowlist));
         }
         let conditions = [
             ("OR", Condition::Any),
@@ -212,23 +212,23 @@ impl Reader<'_> {
             stopwords: self.words(&list.stopwords)?,
             rules: list.target_rules.as_ref().map(ids),
         };
-        Ok(Located { position: self.position(&said.span()), value })
+        Ok(Located { position: self.position(&spanned.span()), value })
     }
 
     fn word<T: Copy>(
         &self,
-        said: Option<&Spanned<String>>,
+        spanned: Option<&Spanned<String>>,
         known: &[(&str, T)],
         shown: &'static str,
     ) -> Result<Option<T>, RulesError> {
-        let Some(said) = said else { return Ok(None) };
-        let word = said.get_ref();
+        let Some(spanned) = spanned else { return Ok(None) };
+        let word = spanned.get_ref();
         let found = known.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         match found {
             Some((_, value)) => Ok(Some(*value)),
             None => {
                 let problem = RuleProblem::UnknownWord { found: word.clone(), known: shown };
-                Err(self.refuse(&said.span(), problem))
+                Err(self.error(&spanned.span(), problem))
             }
         }
     }

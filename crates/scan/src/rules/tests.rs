@@ -7,12 +7,12 @@ fn parse(text: &str) -> Result<RuleSet, RulesError> {
     RuleSet::parse("rules.toml", text, Path::new(""))
 }
 
-fn refused(text: &str) -> String {
+fn error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
 #[test]
-fn the_default_rules_are_described_and_have_keywords_and_a_longest_match() {
+fn the_default_rules_have_keywords_and_bounded_matches() {
     let set = RuleSet::built_in().unwrap();
     assert!((25..=45).contains(&set.rules().len()), "{}", set.rules().len());
     for rule in set.rules() {
@@ -24,7 +24,7 @@ fn the_default_rules_are_described_and_have_keywords_and_a_longest_match() {
 }
 
 #[test]
-fn everything_that_gitleaks_rules_say_is_read() {
+fn every_supported_field_is_read() {
     let set = parse(
         r#"
 title = "t"
@@ -62,12 +62,12 @@ stopwords = ["x"]
     assert_eq!((&rule.keywords[..], &rule.tags[..]), (&["ab".into()][..], &["x".into()][..]));
     assert_eq!(rule.allowlists[0].stopwords, ["word"]);
     assert_eq!(set.rule("two").unwrap().allowlists.len(), 1);
-    assert!(set.allowlists[0].concerns("one") && !set.allowlists[0].concerns("two"));
+    assert!(set.allowlists[0].applies_to("one") && !set.allowlists[0].applies_to("two"));
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
-    for (text, line, told) in [
+fn an_invalid_line_is_reported_with_file_and_line() {
+    for (text, line, reason) in [
         ("[[rules]]\nid = 3", 2, "invalid type"),
         ("[[rules]\n", 1, ""),
         ("\n[[rules]]\nid='a'\nregexp='b'", 4, "unknown field `regexp`"),
@@ -77,7 +77,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
         ("[[rules]]\nid='a'\nregex='''x\\<y'''", 3, "mean different things"),
         ("[[rules]]\nid='a'", 2, "neither a regex nor a path"),
         ("[[rules]]\nid='a'\nregex='(b)'\n\nsecretGroup=2", 5, "has 1 groups"),
-        ("[[rules]]\nid='a'\nregex='b'\nentropy=9.0", 4, "entropy goes from 0 to 8"),
+        ("[[rules]]\nid='a'\nregex='b'\nentropy=9.0", 4, "entropy must be between 0 and 8"),
         ("[[rules]]\nid='a'\nregex='b'\nkeywords=['x',\n'']", 5, "must not be empty"),
         ("[[rules]]\nid='a'\nregex='b'\n[[rules]]\nid='a'\nregex='c'", 5, "a rule `a` above"),
         ("[[rules]]\nid='a'\nregex='b'\nskipReport=true", 4, "`skipReport` is not supported"),
@@ -94,17 +94,17 @@ fn what_is_wrong_is_told_with_file_and_line() {
         (
             "[[rules]]\nid='a'\nregex='b'\n[rules.allowlist]\npaths=['s']\ntargetRules=['a']",
             6,
-            "for that rule",
+            "applies to that rule only",
         ),
     ] {
-        let found = refused(text);
+        let found = error(text);
         assert!(found.starts_with(&format!("rules.toml:{line}: ")), "{text}\n{found}");
-        assert!(found.contains(told), "{text}\n{found}");
+        assert!(found.contains(reason), "{text}\n{found}");
     }
 }
 
 #[test]
-fn a_file_builds_on_another_and_on_the_default() {
+fn a_file_extends_another_file_or_the_default_rules() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(
@@ -125,14 +125,15 @@ fn a_file_builds_on_another_and_on_the_default() {
     assert_eq!(set.rules().len() + 1, RuleSet::built_in().unwrap().rules().len());
 
     fs::write(path("loop.toml"), "[extend]\npath='loop.toml'").unwrap();
-    let told = RuleSet::read(&path("loop.toml")).unwrap_err().to_string();
-    assert!(told.contains("loop.toml:2: ") && told.contains("more than 4 deep"), "{told}");
-    let told = RuleSet::read(&path("missing.toml")).unwrap_err().to_string();
-    assert!(told.contains("missing.toml: "), "{told}");
+    let error = RuleSet::read(&path("loop.toml")).unwrap_err().to_string();
+    assert!(error.contains("loop.toml:2: "), "{error}");
+    assert!(error.contains("more than 4 levels deep"), "{error}");
+    let error = RuleSet::read(&path("missing.toml")).unwrap_err().to_string();
+    assert!(error.contains("missing.toml: "), "{error}");
 }
 
 #[test]
-fn rules_that_find_something_else_have_another_digest() {
+fn every_field_changes_the_digest() {
     let digest = |text: &str| parse(text).unwrap().digest();
     let rule = "[[rules]]\nid='a'\nregex='b(c)'\n";
     let mut digests = vec![digest(rule), RuleSet::built_in().unwrap().digest()];
@@ -161,7 +162,7 @@ fn rules_that_find_something_else_have_another_digest() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_reading_rules_panic(text: String, pattern: String) {
+    fn reading_rules_never_panics(text: String, pattern: String) {
         let _ = parse(&text);
         let pattern = toml_string(&pattern);
         let _ = parse(&format!("[[rules]]\nid='a'\nregex={pattern}\nkeywords=[{pattern}]"));
@@ -175,10 +176,10 @@ fn toml_string(text: &str) -> String {
 }
 
 #[test]
-fn a_file_without_rules_is_refused() {
+fn a_file_without_rules_is_rejected() {
     let without = "[allowlist]\npaths = ['x']\n";
     for text in ["", "title = \"t\"\n", without] {
-        assert_eq!(refused(text), "there are no rules in rules.toml", "{text}");
+        assert_eq!(error(text), "there are no rules in rules.toml", "{text}");
     }
     assert!(parse("[extend]\nuseDefault = true\n").is_ok());
 }

@@ -1,4 +1,4 @@
-//! Whether what matched is a secret.
+//! Deciding whether a match is a finding.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use super::matching::Window;
 use crate::finding::{Finding, Fingerprint, Span};
 use crate::rules::{Candidate, Rule};
 
-/// How much of a line counts as its line on either side of a match, in bytes.
+/// Most bytes of the line on either side of a match.
 pub(super) const LINE: usize = 4_096;
 
-/// What a line says if it may hold a secret.
+/// Comments that allow a secret in their line.
 const MARKS: [&[u8]; 2] = [b"shardwright:allow", b"gitleaks:allow"];
 
 /// A finding that no allowlist allows.
 pub(super) type Found = Finding;
 
 impl Scanner {
-    /// Makes a finding of a match, unless it is not random enough or allowed.
-    pub(super) fn judge(
+    /// The finding of a match. None if its entropy is too low, or it is allowed.
+    pub(super) fn finding(
         &self,
         window: Window<'_>,
         rule: &Rule,
@@ -63,7 +63,7 @@ impl Scanner {
     }
 }
 
-/// The lines of a match, as far as they are near.
+/// The lines of a match, up to a limit on either side.
 fn line_around(bytes: &[u8], matched: Range<usize>) -> &[u8] {
     let near = matched.start.saturating_sub(LINE);
     let before = bytes.get(near..matched.start).unwrap_or_default();
@@ -74,7 +74,7 @@ fn line_around(bytes: &[u8], matched: Range<usize>) -> &[u8] {
     bytes.get(start..end).unwrap_or_default()
 }
 
-/// A place in a file: its line, and the characters before it in that line.
+/// A position in a file: its line and column, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     line: u64,
@@ -82,7 +82,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The place behind some bytes.
+    /// The position behind some bytes.
     pub(super) fn after(self, bytes: &[u8]) -> Self {
         match memrchr(b'\n', bytes) {
             Some(last) => Self {
@@ -93,28 +93,28 @@ impl Position {
         }
     }
 
-    /// As people count it.
+    /// Line and column from 1.
     pub(super) const fn shown(self) -> (u64, u64) {
         (self.line + 1, self.column + 1)
     }
 }
 
-/// Tells places in a window, quickest when they come in order.
+/// Computes positions in a window, fastest in rising order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Locator<'w> {
     bytes: &'w [u8],
     start: Position,
-    /// A place that is known.
+    /// The last computed position.
     known: (usize, Position),
 }
 
 impl<'w> Locator<'w> {
-    /// For a window that begins at a place.
+    /// A locator for a window that starts at a position.
     pub(super) const fn new(bytes: &'w [u8], start: Position) -> Self {
         Self { bytes, start, known: (0, start) }
     }
 
-    /// The place of a byte.
+    /// The position of a byte.
     pub(super) fn locate(&mut self, at: usize) -> Position {
         if at < self.known.0 {
             self.known = (0, self.start);
@@ -126,7 +126,7 @@ impl<'w> Locator<'w> {
     }
 }
 
-/// How many characters begin in UTF-8 text.
+/// Number of UTF-8 characters.
 fn characters(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as u64
 }
@@ -142,7 +142,7 @@ pub(crate) fn entropy(bytes: &[u8]) -> f64 {
     }
     let total = bytes.len() as f64;
     let share = |count: usize| count as f64 / total;
-    // Adding a zero keeps the entropy of a single letter from being shown as -0.
+    // Adding zero avoids -0 for a single letter.
     -counts.iter().filter(|&&count| count > 0).map(|&c| share(c) * share(c).log2()).sum::<f64>()
         + 0.0
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_the_same_in_any_order() {
+    fn positions_are_the_same_in_any_order() {
         let text = "one\ntw\u{f6}\n\nthree".as_bytes();
         let mut locator = Locator::new(text, Position::default());
         for at in [0, 3, 4, 8, 2, 2, 12, 5, 14] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_is_the_bits_that_a_byte_tells() {
+    fn entropy_is_in_bits_per_byte() {
         for (bytes, bits) in [(&b""[..], 0.0), (b"aaaa", 0.0), (b"abab", 1.0), (b"abcd", 2.0)] {
             assert!((entropy(bytes) - bits).abs() < 1e-9, "{bytes:?}");
         }

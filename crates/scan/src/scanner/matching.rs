@@ -1,4 +1,4 @@
-//! What the rules find in one window.
+//! Matching the rules in one window.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::rules::{Pattern, Rule, RulePosition, RuleProblem, RuleSet, RulesError
 pub(super) struct Window<'w> {
     pub(super) path: &'w [u8],
     pub(super) bytes: &'w [u8],
-    /// Where matches may begin. What lies before has been looked at, and is there to be looked
-    /// back at; what lies behind is left to the next window.
+    /// Where matches may start. Bytes before it were searched, and are context. A match that starts
+    /// behind it is left to the next window.
     pub(super) fresh: (usize, usize),
-    /// Where the window begins in the file.
+    /// Offset of the window in the file.
     pub(super) offset: u64,
     pub(super) position: Position,
 }
 
 impl Scanner {
-    /// Calls back with everything that the rules find in a window and no allowlist allows.
-    pub(super) fn look(
+    /// Calls `found` for each finding in a window.
+    pub(super) fn search(
         &self,
         window: Window<'_>,
         rules: &mut [RuleScratch],
@@ -64,7 +64,7 @@ impl Scanner {
         }
     }
 
-    /// Finds the matches of one rule, none of which overlap.
+    /// Finds the matches of one rule, which do not overlap.
     fn match_rule(
         &self,
         window: Window<'_>,
@@ -81,7 +81,7 @@ impl Scanner {
             let behind_last = reached.saturating_sub(window.offset);
             let behind_last = usize::try_from(behind_last).unwrap_or(usize::MAX);
             let mut at = part.start.max(window.fresh.0).max(behind_last);
-            // A match begins where the part does, or not at all.
+            // An anchored match starts where the part starts.
             if anchored == Anchored::Yes && at > part.start {
                 continue;
             }
@@ -98,7 +98,8 @@ impl Scanner {
                 }
                 *reached = window.offset + at as u64;
                 let secret = secret(window.bytes, rule, pattern, cache, matched, part.end);
-                let it = secret.and_then(|it| self.judge(window, rule, matched, it, &mut locator));
+                let it =
+                    secret.and_then(|it| self.finding(window, rule, matched, it, &mut locator));
                 if let Some(it) = it {
                     found(it);
                 }
@@ -133,14 +134,14 @@ fn secret(
     chosen.or(Some(matched.range()))
 }
 
-/// With more keywords, tables that are quick to go through take too much memory.
+/// With more keywords, a DFA takes too much memory.
 const MOST_IN_TABLES: usize = 2_000;
 
 /// The keywords of all rules.
 #[derive(Debug)]
 pub(super) struct Keywords {
     finder: Option<AhoCorasick>,
-    /// Which rules have each keyword.
+    /// The rules of each keyword.
     rules: Vec<Vec<usize>>,
 }
 
@@ -173,8 +174,7 @@ impl Keywords {
         Ok(Self { finder: Some(finder), rules })
     }
 
-    /// Calls back for each keyword that is there, by where it ends: with a rule that has it, and
-    /// its beginning and end.
+    /// Calls `found` with rule, start and end for each occurrence of a keyword, ordered by its end.
     pub(super) fn find(&self, bytes: &[u8], mut found: impl FnMut(usize, usize, usize)) {
         let Some(finder) = &self.finder else { return };
         for hit in finder.find_overlapping_iter(bytes) {

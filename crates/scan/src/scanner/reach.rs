@@ -1,8 +1,8 @@
 //! How far from a keyword a match can be.
 //!
-//! Gitleaks looks at a whole file once a keyword is anywhere in it. If every match of a pattern
-//! holds one of its keywords, the neighbourhood of keywords is enough, and gives the same; if every
-//! match begins with one, the keywords themselves are.
+//! Gitleaks searches the whole file if it contains a keyword. If every match of a pattern contains
+//! one of its keywords, searching around keywords finds the same. If every match starts with one,
+//! searching at keywords does.
 
 use std::ops::Range;
 
@@ -11,24 +11,24 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::rules::{Pattern, Rule};
 
-/// Most spellings of a pattern's beginning that are looked at.
+/// Most literal prefixes of a pattern that are checked.
 const SPELLINGS: usize = 1_024;
 
-/// Where a rule has to look.
+/// Where a rule must be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// Nowhere: it has no pattern.
     Nowhere,
     /// Everywhere, in every file.
     Everywhere,
-    /// Everywhere in what holds a keyword.
+    /// Everywhere in a window that contains a keyword.
     WithKeyword,
-    /// Around keywords: a match holds one, and is at most so long.
+    /// Around keywords: every match contains one, and is at most `longest` bytes.
     Around {
         /// The longest match, in bytes.
         longest: usize,
     },
-    /// At keywords: a match begins with one, and is at most so long.
+    /// At keywords: every match starts with one, and is at most `longest` bytes.
     At {
         /// The longest match, in bytes.
         longest: usize,
@@ -36,7 +36,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// Of a rule, if no match that counts is longer than `longest`.
+    /// The reach of a rule, if no match is longer than `longest`.
     pub(super) fn of(rule: &Rule, longest: usize) -> Self {
         let Some(Pattern { hir, .. }) = &rule.pattern else { return Self::Nowhere };
         if rule.keywords.is_empty() {
@@ -58,7 +58,7 @@ fn starts_with_keyword(text: &[u8], keywords: &[String]) -> bool {
     keywords.iter().any(|word| text.starts_with(word.as_bytes()))
 }
 
-/// Whether every match begins with one of the keywords, in any case of letters. A no may be wrong.
+/// Whether every match starts with a keyword, ignoring case. False negatives are possible.
 fn begins_with_keyword(hir: &Hir, keywords: &[String]) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => false,
@@ -81,7 +81,7 @@ fn begins_with_keyword(hir: &Hir, keywords: &[String]) -> bool {
     }
 }
 
-/// The letters that every match of some parts begins with, in lower case where both cases match.
+/// The literal prefix of all matches of some parts, in lower case where both cases match.
 fn first_run(parts: &[Hir]) -> Vec<u8> {
     let mut run = Vec::new();
     for part in parts {
@@ -102,7 +102,7 @@ fn has_keyword(text: &[u8], keywords: &[String]) -> bool {
     keywords.iter().any(|word| memchr::memmem::find(&text, word.as_bytes()).is_some())
 }
 
-/// Whether every match holds one of the keywords, in any case of letters. A no may be wrong.
+/// Whether every match contains a keyword, ignoring case. False negatives are possible.
 fn holds_keyword(hir: &Hir, keywords: &[String]) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => false,
@@ -120,13 +120,13 @@ fn holds_keyword(hir: &Hir, keywords: &[String]) -> bool {
     }
 }
 
-/// Whether letters that follow one another spell a keyword.
+/// Whether consecutive literals contain a keyword.
 fn runs_hold_keyword(parts: &[Hir], keywords: &[String]) -> bool {
     (0..parts.len())
         .any(|from| has_keyword(&first_run(parts.get(from..).unwrap_or_default()), keywords))
 }
 
-/// The letter that a class is both cases of.
+/// The letter, if a class is both cases of one letter.
 fn single_letter(class: &Class) -> Option<u8> {
     let Class::Bytes(class) = class else { return None };
     let mut bytes = class.iter().flat_map(|range| range.start()..=range.end());
@@ -134,7 +134,7 @@ fn single_letter(class: &Class) -> Option<u8> {
     bytes.all(|byte| byte.to_ascii_lowercase() == first).then_some(first)
 }
 
-/// Whether some rest of the parts can only begin in ways that spell a keyword.
+/// Whether all literal prefixes of some rest of the parts contain a keyword.
 fn beginnings_hold_keyword(parts: &[Hir], keywords: &[String]) -> bool {
     (0..parts.len()).any(|from| {
         let rest = parts.get(from..).unwrap_or_default();
@@ -142,7 +142,7 @@ fn beginnings_hold_keyword(parts: &[Hir], keywords: &[String]) -> bool {
     })
 }
 
-/// Whether something is true of every way in which some parts can begin.
+/// Whether a predicate holds for all literal prefixes of some parts.
 fn all_spellings(parts: &[Hir], holds: impl Fn(&[u8]) -> bool) -> bool {
     let mut extractor = Extractor::new();
     extractor.limit_total(SPELLINGS).limit_class(16).limit_repeat(4);
@@ -151,7 +151,7 @@ fn all_spellings(parts: &[Hir], holds: impl Fn(&[u8]) -> bool) -> bool {
     !spellings.is_empty() && spellings.iter().all(|spelling| holds(spelling.as_bytes()))
 }
 
-/// Parts of a window: apart from each other, or one for each keyword that a match can begin with.
+/// Parts of a window to search: disjoint, or one per keyword for [`Reach::At`].
 #[derive(Debug, Default)]
 pub(super) struct Area {
     parts: Vec<Range<usize>>,
@@ -166,7 +166,7 @@ impl Area {
         self.parts.is_empty()
     }
 
-    /// Puts parts in the order of their beginnings, which that of keywords' ends need not be.
+    /// Sorts the parts by their start. They were added in the order of keyword ends.
     pub(super) fn sort(&mut self) {
         if !self.parts.is_sorted_by_key(|part| part.start) {
             self.parts.sort_by_key(|part| part.start);
@@ -177,8 +177,8 @@ impl Area {
         &self.parts
     }
 
-    /// Takes in all that a rule of this reach may match because of a keyword. Keywords come in
-    /// the order of their ends.
+    /// Adds the part that a rule of this reach must search because of a keyword. Keywords must be
+    /// added in the order of their ends.
     pub(super) fn add(&mut self, reach: Reach, keyword: Range<usize>, window: usize) {
         let part = match reach {
             Reach::Nowhere => return,
@@ -187,7 +187,7 @@ impl Area {
                 let start = keyword.end.saturating_sub(longest);
                 start..keyword.start.saturating_add(longest).min(window)
             }
-            // Those that begin in the same place are one, and come one behind the other.
+            // Keywords with the same start are one part. They are consecutive.
             Reach::At { .. } if self.parts.last().is_some_and(|it| it.start == keyword.start) => {
                 return;
             }
@@ -198,7 +198,7 @@ impl Area {
             }
         };
         match self.parts.last_mut() {
-            // With the same reach, what ends later begins later.
+            // With the same reach, a later end means a later start.
             Some(last) if last.end >= part.start => last.end = last.end.max(part.end),
             _ => self.parts.push(part),
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_spells_a_keyword_holds_it() {
+    fn patterns_that_always_contain_a_keyword_are_recognized() {
         for (pattern, keywords) in [
             (r"\b(AKIA[A-Z]{16})\b", &["akia"][..]),
             (r"(?i)pass(?:word)?\s=", &["pass"]),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_spells_a_keyword_first_begins_with_it() {
+    fn patterns_that_always_start_with_a_keyword_are_recognized() {
         let begins = |pattern: &str, keywords: &[&str]| {
             let keywords: Vec<String> = keywords.iter().map(|&word| word.to_owned()).collect();
             begins_with_keyword(&Pattern::new(pattern).unwrap().hir, &keywords)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_can_match_without_a_keyword_does_not_hold_it() {
+    fn patterns_that_match_without_a_keyword_are_not_recognized() {
         for (pattern, keywords) in [
             (r"[0-9a-f]{32}", &["twilio"][..]),
             (r"(?:secret|other)=\w+", &["secret"]),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbourhoods_that_touch_are_one() {
+    fn touching_parts_are_merged() {
         let mut area = Area::default();
         let around = Reach::Around { longest: 10 };
         area.add(around, 12..15, 100);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_that_begin_a_match_are_tried_in_the_order_of_their_beginnings() {
+    fn parts_at_keywords_are_sorted_by_start() {
         let (mut area, at) = (Area::default(), Reach::At { longest: 10 });
         for keyword in [5..8, 5..9, 7..10, 3..20, 95..99] {
             area.add(at, keyword, 100);

@@ -14,7 +14,7 @@ fn built_in() -> Scanner {
     Scanner::new(RuleSet::built_in().unwrap(), Secrecy::Shown).unwrap()
 }
 
-/// What is found in a file: rules and secrets.
+/// The rules and secrets that are found in a file.
 fn found(scanner: &Scanner, path: &str, text: &[u8]) -> Vec<(String, String)> {
     let report = scanner.scan(path.as_bytes(), text, &mut Scratch::new());
     report.findings.into_iter().map(|it| (it.rule, it.secret)).collect()
@@ -24,7 +24,7 @@ fn secrets(scanner: &Scanner, text: &str) -> Vec<String> {
     found(scanner, "file", text.as_bytes()).into_iter().map(|(_, secret)| secret).collect()
 }
 
-/// Letters and digits that look random and are no secret of anybody.
+/// Pseudorandom letters and digits, which are not a real secret.
 fn random(length: usize, letters: &str) -> String {
     let (letters, mut state) = (letters.as_bytes(), 88_172_645_463_325_252_u64);
     let mut next = || {
@@ -40,7 +40,7 @@ const ALPHANUMERIC: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const HEX: &str = "0123456789abcdef";
 
 #[test]
-fn each_default_rule_finds_what_it_is_for() {
+fn each_default_rule_finds_its_sample() {
     let scanner = built_in();
     let word = |length| random(length, ALPHANUMERIC);
     let hex = |length| random(length, HEX);
@@ -109,7 +109,7 @@ fn each_default_rule_finds_what_it_is_for() {
 }
 
 #[test]
-fn the_default_rules_look_around_their_keywords_only() {
+fn the_default_rules_search_around_keywords_only() {
     let scanner = built_in();
     for (rule, reach) in scanner.rules().rules().iter().zip(&scanner.reaches) {
         let is_near = !matches!(reach, Reach::Everywhere | Reach::WithKeyword);
@@ -138,7 +138,7 @@ fn ordinary_text_holds_no_secret() {
 }
 
 #[test]
-fn the_secret_is_the_group_that_was_named_or_the_first_that_took_part() {
+fn the_secret_is_the_named_group_or_the_first_that_matched() {
     let rule = |more: &str| {
         scanner(&format!("[[rules]]\nid='a'\nregex='''k=(?:(x+)|(y+))(z?)'''\n{more}"))
     };
@@ -157,14 +157,14 @@ fn entropy_has_to_be_exceeded() {
 }
 
 #[test]
-fn a_keyword_lets_a_rule_look_at_everything_around_it() {
+fn a_rule_with_a_keyword_searches_only_where_it_occurs() {
     let rules = "[[rules]]\nid='a'\nregex='[0-9]{4}'\nkeywords=['PIN']";
     assert!(secrets(&scanner(rules), "1234 5678").is_empty());
     assert_eq!(secrets(&scanner(rules), "1234 5678 pin"), ["1234", "5678"]);
 }
 
 #[test]
-fn paths_narrow_rules_and_are_findings_of_their_own() {
+fn paths_restrict_rules_and_can_be_findings() {
     let scanner = scanner(
         "[[rules]]\nid='a'\nregex='x{3}'\npath='''\\.env$'''\n[[rules]]\nid='b'\npath='secret'",
     );
@@ -203,7 +203,7 @@ fn allowlists_allow_by_path_secret_match_line_and_stopword() {
 }
 
 #[test]
-fn an_allowlist_for_one_rule_leaves_the_others_alone() {
+fn an_allowlist_for_one_rule_does_not_affect_others() {
     let scanner = scanner(
         "[[rules]]\nid='a'\nregex='x{3}'\n[[rules]]\nid='b'\nregex='x{3}'\n\
          [[allowlists]]\ntargetRules=['a']\npaths=['^f$']",
@@ -213,14 +213,14 @@ fn an_allowlist_for_one_rule_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_line_can_say_that_its_secret_is_meant_to_be_there() {
+fn a_comment_allows_the_secret_of_its_line() {
     let scanner = scanner("[[rules]]\nid='a'\nregex='k=(\\w+)'");
     let text = "k=one # gitleaks:allow\nk=two # shardwright:allow\nk=three\n";
     assert_eq!(secrets(&scanner, text), ["three"]);
 }
 
 #[test]
-fn a_rule_that_knows_what_a_secret_is_silences_one_that_does_not() {
+fn a_specific_rule_replaces_a_generic_one() {
     let text = format!("github_secret: \"ghp_{}\"", random(36, ALPHANUMERIC));
     let found = found(&built_in(), "f", text.as_bytes());
     assert_eq!(found.len(), 1);
@@ -228,7 +228,7 @@ fn a_rule_that_knows_what_a_secret_is_silences_one_that_does_not() {
 }
 
 #[test]
-fn places_are_lines_and_characters() {
+fn spans_are_in_lines_and_characters() {
     let scanner = scanner("[[rules]]\nid='a'\nregex='(?s)k=(x.+x)'");
     let text = "one\n\u{e9}\u{e9} k=x\nx end";
     let report = scanner.scan(b"f", text.as_bytes(), &mut Scratch::new());
@@ -238,7 +238,7 @@ fn places_are_lines_and_characters() {
 }
 
 #[test]
-fn what_is_not_text_is_passed_over() {
+fn binary_files_are_skipped() {
     let scanner = scanner("[[rules]]\nid='a'\nregex='x{3}'");
     let mut scratch = Scratch::new();
     let report = scanner.scan(b"f", b"xxx\0", &mut scratch);
@@ -253,14 +253,14 @@ fn what_is_not_text_is_passed_over() {
 const SAMPLED: usize = 8 << 10;
 
 #[test]
-fn a_file_full_of_secrets_is_counted_to_its_end() {
+fn findings_beyond_the_limit_are_counted() {
     let scanner = scanner("[[rules]]\nid='a'\nregex='x'");
     let report = scanner.scan(b"f", &[b'x'; MOST_FINDINGS + 7], &mut Scratch::new());
     assert_eq!((report.findings.len(), report.omitted), (MOST_FINDINGS, 7));
 }
 
 #[test]
-fn one_scratch_serves_scanners_with_different_rules() {
+fn a_scratch_can_be_used_with_several_scanners() {
     let (one, other) =
         (scanner("[[rules]]\nid='a'\nregex='x+'"), scanner("[[rules]]\nid='b'\nregex='(y)\\w+'"));
     let mut scratch = Scratch::new();
@@ -292,7 +292,7 @@ id = 'everywhere'
 regex = '''[0-9]{3,}'''
 "#;
 
-/// Rules that look at their keywords, and around them.
+/// Rules that are searched at keywords and around them.
 const WORDS: &str = r#"
 [[rules]]
 id = 'at'
@@ -308,7 +308,7 @@ regex = '''(?s)BEGIN(.{5,90}?)END'''
 keywords = ['begin']
 "#;
 
-/// Small windows, so that a border comes soon.
+/// Small windows, so that a border comes early.
 fn tight(rules: &str) -> Scanner {
     let set = RuleSet::parse("rules.toml", rules, Path::new("")).unwrap();
     Scanner::with_windows(set, Secrecy::Shown, Windows::new(0, 128)).unwrap()
@@ -327,7 +327,7 @@ fn a_secret_is_found_once_wherever_a_window_ends() {
     }
 }
 
-/// Pieces of which some are secrets.
+/// Text in which some pieces are secrets.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         3 => "[a-z ]{0,400}",
@@ -345,7 +345,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn windows_and_pieces_change_nothing(
+    fn findings_do_not_depend_on_windows_and_pieces(
         text in pieces(),
         step in 1_usize..5_000,
         rules in prop::sample::select(vec![MIXED, WORDS]),
@@ -363,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_scan_panic(
+    fn a_scan_never_panics(
         path in prop::collection::vec(any::<u8>(), 0..40),
         text in prop::collection::vec(any::<u8>(), 0..20_000),
     ) {
@@ -374,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn looking_around_keywords_finds_what_looking_everywhere_does(
+    fn searching_around_keywords_finds_the_same_as_everywhere(
         text in pieces(),
         rules in prop::sample::select(vec![MIXED, WORDS]),
     ) {

@@ -1,8 +1,8 @@
-//! A file, window by window.
+//! Scanning a file window by window.
 //!
-//! Windows have something in common: a match that begins in the last part of one is left to the
-//! next, where all of it can be seen. So what is found does not depend on where windows end, as
-//! long as it is no longer than what they have in common.
+//! Windows overlap. A match that starts in the overlap is left to the next window, which contains
+//! all of it. So findings do not depend on where windows end, as long as matches are not longer
+//! than the overlap.
 
 use std::io::{self, Read};
 
@@ -12,12 +12,12 @@ use super::matching::Window;
 use super::{MOST_FINDINGS, Scanner, Scratch};
 use crate::finding::{FileReport, Skipped};
 
-/// How much is read at first, to see whether it is text.
+/// Size of the first read, which decides whether the file is text.
 const FIRST_READ: usize = 64 << 10;
-/// How many bytes decide whether a file is text.
+/// Bytes that decide whether a file is text.
 const SAMPLE: usize = 8 << 10;
 
-/// How a file is divided.
+/// The size of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     size: usize,
@@ -25,8 +25,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of at most so many bytes that have `overlap` in common, and a bit more to look back
-    /// at. A size that leaves nothing new is raised.
+    /// Windows of at most `size` bytes that overlap by `overlap`, plus some context. A size that is
+    /// too small for that is raised.
     #[must_use]
     pub const fn new(size: usize, overlap: usize) -> Self {
         let least = 2 * (overlap + LINE) + 1;
@@ -39,29 +39,29 @@ impl Windows {
 }
 
 impl Default for Windows {
-    /// One mebibyte, of which 64 kibibytes are in common.
+    /// One mebibyte with an overlap of 64 kibibytes.
     fn default() -> Self {
         Self::new(1 << 20, 64 << 10)
     }
 }
 
-/// A file that is being looked at.
+/// A file that is being scanned.
 #[derive(Debug)]
 pub struct FileScan<'s> {
     scanner: &'s Scanner,
     path: &'s [u8],
     scratch: &'s mut Scratch,
-    /// How much of the window is filled.
+    /// Filled bytes of the window.
     filled: usize,
-    /// Where new matches may begin in it.
+    /// Where new matches may start in the window.
     fresh: usize,
-    /// Where it begins in the file.
+    /// Offset of the window in the file.
     offset: u64,
     position: Position,
     findings: Vec<(usize, Found)>,
     omitted: u64,
     skipped: Option<Skipped>,
-    is_judged: bool,
+    is_type_known: bool,
 }
 
 impl<'s> FileScan<'s> {
@@ -79,23 +79,23 @@ impl<'s> FileScan<'s> {
             findings: Vec::new(),
             omitted: 0,
             skipped,
-            is_judged: false,
+            is_type_known: false,
         }
     }
 
-    /// Whether the rest of the file matters.
+    /// Whether the rest of the file is needed.
     #[must_use]
     pub const fn wants_more(&self) -> bool {
         self.skipped.is_none()
     }
 
-    /// How many bytes of the file were taken in.
+    /// Bytes of the file that were added.
     #[must_use]
     pub fn taken(&self) -> usize {
         usize::try_from(self.offset).unwrap_or(usize::MAX).saturating_add(self.filled)
     }
 
-    /// Takes in the next bytes of the file.
+    /// Adds the next bytes of the file.
     pub fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.wants_more() {
             let free = self.free(usize::MAX);
@@ -109,12 +109,12 @@ impl<'s> FileScan<'s> {
         }
     }
 
-    /// Reads the next bytes of the file from a reader; 0 if there are none, or none are wanted.
+    /// Reads the next bytes of the file. Returns 0 at the end, or if no more are needed.
     pub fn read(&mut self, reader: &mut impl Read) -> io::Result<usize> {
         if !self.wants_more() {
             return Ok(0);
         }
-        let limit = if self.is_judged { usize::MAX } else { FIRST_READ };
+        let limit = if self.is_type_known { usize::MAX } else { FIRST_READ };
         let taken = loop {
             match reader.read(self.free(limit)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -125,12 +125,12 @@ impl<'s> FileScan<'s> {
         Ok(taken)
     }
 
-    /// Tells what was found.
+    /// Finishes the scan, and returns the findings.
     #[must_use]
     pub fn finish(mut self) -> FileReport {
-        self.judge();
+        self.check_type();
         if self.wants_more() {
-            self.look(true);
+            self.search(true);
         }
         let mut findings = std::mem::take(&mut self.findings);
         self.scanner.drop_shadowed(&mut findings);
@@ -141,10 +141,10 @@ impl<'s> FileScan<'s> {
         FileReport { findings: findings.collect(), omitted: self.omitted, skipped: self.skipped }
     }
 
-    /// Room for more bytes. Where there is none, the window moves on.
+    /// The free part of the window. A full window advances first.
     fn free(&mut self, limit: usize) -> &mut [u8] {
         if self.filled >= self.scratch.window.len() {
-            self.look(false);
+            self.search(false);
             self.advance();
         }
         let free = self.scratch.window.get_mut(self.filled..).unwrap_or_default();
@@ -155,13 +155,13 @@ impl<'s> FileScan<'s> {
     fn took(&mut self, taken: usize) {
         self.filled += taken;
         if self.filled >= SAMPLE {
-            self.judge();
+            self.check_type();
         }
     }
 
-    /// Finds out once whether the file is text.
-    fn judge(&mut self) {
-        if std::mem::replace(&mut self.is_judged, true) || !self.wants_more() {
+    /// Decides once whether the file is text.
+    fn check_type(&mut self) {
+        if std::mem::replace(&mut self.is_type_known, true) || !self.wants_more() {
             return;
         }
         let sample = self.scratch.window.get(..self.filled.min(SAMPLE)).unwrap_or_default();
@@ -170,12 +170,12 @@ impl<'s> FileScan<'s> {
         }
     }
 
-    /// Up to where matches of this window may begin, if it is not the last.
+    /// The end of match starts in this window, if it is not the last.
     fn settled(&self) -> usize {
         self.filled.saturating_sub(self.scanner.windows.overlap)
     }
 
-    fn look(&mut self, is_last: bool) {
+    fn search(&mut self, is_last: bool) {
         let until = if is_last { self.filled } else { self.settled() };
         let Some(bytes) = self.scratch.window.get(..self.filled) else { return };
         let window = Window {
@@ -186,7 +186,7 @@ impl<'s> FileScan<'s> {
             position: self.position,
         };
         let (findings, omitted) = (&mut self.findings, &mut self.omitted);
-        self.scanner.look(window, &mut self.scratch.rules, |rule, found| {
+        self.scanner.search(window, &mut self.scratch.rules, |rule, found| {
             if findings.len() < MOST_FINDINGS {
                 findings.push((rule, found));
             } else {
@@ -195,22 +195,22 @@ impl<'s> FileScan<'s> {
         });
     }
 
-    /// Forgets what was looked at, but for a bit to look back at.
+    /// Drops the searched bytes, except some context.
     fn advance(&mut self) {
         let settled = self.settled();
-        let gone = settled.saturating_sub(LINE);
-        if let Some(gone) = self.scratch.window.get(..gone) {
-            self.position = self.position.after(gone);
+        let dropped = settled.saturating_sub(LINE);
+        if let Some(bytes) = self.scratch.window.get(..dropped) {
+            self.position = self.position.after(bytes);
         }
-        self.scratch.window.copy_within(gone..self.filled, 0);
-        self.filled -= gone;
-        self.fresh = settled - gone;
-        self.offset += gone as u64;
+        self.scratch.window.copy_within(dropped..self.filled, 0);
+        self.filled -= dropped;
+        self.fresh = settled - dropped;
+        self.offset += dropped as u64;
     }
 }
 
 impl Scanner {
-    /// Of findings of the same bytes, drops those that say less of them.
+    /// Drops findings of generic rules that overlap those of specific rules.
     fn drop_shadowed(&self, findings: &mut Vec<(usize, Found)>) {
         let is_generic =
             |rule: usize| self.set.rules.get(rule).is_some_and(crate::rules::Rule::is_generic);
@@ -220,7 +220,7 @@ impl Scanner {
         let mut specific: Vec<(u64, u64)> =
             specific.filter_map(|(_, found)| bounds(found)).collect();
         specific.sort_unstable();
-        // How far any of those that begin no later reaches.
+        // Replace each end by the largest end so far.
         let mut furthest = 0;
         for (_, end) in &mut specific {
             furthest = (*end).max(furthest);

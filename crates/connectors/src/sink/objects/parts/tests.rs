@@ -17,13 +17,13 @@ use super::*;
 
 const RUN: RunId = RunId::from_raw(7);
 
-/// A store that answers the sooner the later it is asked, and says how it was.
+/// A store that replies to later requests sooner, and counts requests.
 #[derive(Debug)]
 struct Hasty {
     inner: InMemory,
     /// The part that cannot be read.
     bad: AtomicU64,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     at_a_time: AtomicUsize,
     most_at_a_time: AtomicUsize,
     deletes: AtomicUsize,
@@ -38,7 +38,7 @@ impl fmt::Display for Hasty {
 impl Hasty {
     async fn answer(&self, location: &Path, options: GetOptions) -> Stored<GetResult> {
         let part: u64 = location.filename().unwrap().parse().unwrap();
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let at_a_time = self.at_a_time.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_a_time.fetch_max(at_a_time, Ordering::Relaxed);
         for _ in part % 32..32 {
@@ -132,7 +132,7 @@ fn sink() -> (Arc<Hasty>, ObjectSink) {
     let store = Arc::new(Hasty {
         inner: InMemory::new(),
         bad: AtomicU64::new(u64::MAX),
-        asked: AtomicUsize::new(0),
+        requests: AtomicUsize::new(0),
         at_a_time: AtomicUsize::new(0),
         most_at_a_time: AtomicUsize::new(0),
         deletes: AtomicUsize::new(0),
@@ -142,7 +142,7 @@ fn sink() -> (Arc<Hasty>, ObjectSink) {
     (store, sink)
 }
 
-/// Writes parts of these lengths, and gives what was durable after each of them, and the bytes.
+/// Writes parts of these lengths. Returns the extent after each of them, and all bytes.
 async fn written(sink: &ObjectSink, lengths: &[usize]) -> (Vec<Extent>, Vec<u8>) {
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let mut segment = sink.begin(shard, FenceEpoch::INITIAL).await.unwrap();
@@ -166,27 +166,27 @@ async fn read(sink: &ObjectSink, extent: Extent) -> Result<Vec<u8>, SinkError> {
 }
 
 #[tokio::test]
-async fn many_parts_are_read_at_a_time_and_come_in_their_order() {
+async fn parts_are_read_concurrently_and_in_order() {
     let (store, sink) = sink();
     let (extents, bytes) = written(&sink, &[3; 200]).await;
     assert_eq!(read(&sink, extents[199]).await.unwrap(), bytes);
     assert_eq!(store.most_at_a_time.load(Ordering::Relaxed), PARTS_MAX);
-    let in_vain = store.asked.load(Ordering::Relaxed) - 200;
-    assert!(in_vain < PARTS_MAX, "{in_vain}");
+    let failed = store.requests.load(Ordering::Relaxed) - 200;
+    assert!(failed < PARTS_MAX, "{failed}");
 }
 
 #[tokio::test]
-async fn for_one_part_there_is_one_request() {
+async fn one_part_costs_one_request() {
     for length in [3, (2 << 20) + 1] {
         let (store, sink) = sink();
         let (extents, bytes) = written(&sink, &[length, 3]).await;
         assert!(read(&sink, extents[0]).await.unwrap() == bytes[..length]);
-        assert_eq!(store.asked.load(Ordering::Relaxed), 1);
+        assert_eq!(store.requests.load(Ordering::Relaxed), 1);
     }
 }
 
 #[tokio::test]
-async fn nothing_behind_an_extent_matters() {
+async fn parts_behind_an_extent_do_not_matter() {
     let (store, sink) = sink();
     let (extents, bytes) = written(&sink, &[3; 40]).await;
     store.bad.store(32, Ordering::Relaxed);
@@ -199,38 +199,38 @@ async fn nothing_behind_an_extent_matters() {
 }
 
 #[tokio::test]
-async fn a_part_that_is_missing_in_between_is_found_out() {
+async fn a_missing_part_is_detected() {
     let (store, sink) = sink();
     let (extents, _) = written(&sink, &[3; 20]).await;
     let segment = segment_of(RUN, extents[19].shard, extents[19].fence);
     store.inner.delete(&sink.path(&part_of(&segment, 11)).unwrap()).await.unwrap();
     let failed = read(&sink, extents[19]).await;
-    let is_found = matches!(failed, Err(SinkError::Damaged { problem: "it is too short", .. }));
-    assert!(is_found, "{failed:?}");
+    let is_detected = matches!(failed, Err(SinkError::Damaged { problem: "it is too short", .. }));
+    assert!(is_detected, "{failed:?}");
 }
 
 #[tokio::test]
-async fn long_parts_between_short_ones_come_in_their_order() {
+async fn long_and_short_parts_come_in_order() {
     let (_, sink) = sink();
     let long = (1 << 20) + 1;
     let lengths = [3, 3, 3, long, 3, long, long, 3, 3, 3, 3, long];
     let (extents, bytes) = written(&sink, &lengths).await;
     assert!(read(&sink, extents[11]).await.unwrap() == bytes);
-    // While a long one is read, no request waits for its turn.
+    // While a long part is read, no request is open.
     let segment = segment_of(RUN, extents[11].shard, extents[11].fence);
     let mut parts = Parts::new(&sink, &segment);
     for _ in 0..4 {
         drop(parts.next().await.unwrap().unwrap());
     }
-    assert_eq!((parts.asked.len(), parts.next), (0, 4));
+    assert_eq!((parts.requests.len(), parts.next), (0, 4));
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_not_asked_for_one_by_one() {
+async fn deleting_a_folder_is_one_bulk_request() {
     let (store, sink) = sink();
     written(&sink, &[3; 40]).await;
-    assert_eq!(sink.delete_folder("segments").await.unwrap(), 40);
+    assert_eq!(sink.delete_folder("segments", |_| true).await.unwrap(), 40);
     assert_eq!(store.deletes.load(Ordering::Relaxed), 1);
     assert!(store.inner.list(None).next().await.is_none());
-    assert_eq!(sink.delete_folder("segments").await.unwrap(), 0);
+    assert_eq!(sink.delete_folder("segments", |_| true).await.unwrap(), 0);
 }
