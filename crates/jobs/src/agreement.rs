@@ -1,4 +1,4 @@
-//! Whether a run that is there is the one that was asked for.
+//! Comparing an existing run with the requested one.
 
 use shardwright_coordination::RunName;
 
@@ -6,16 +6,16 @@ use crate::description::{Description, Results};
 use crate::options::JobOptions;
 use crate::source::Source;
 
-/// What was asked for, as far as a run can differ from it.
-pub(crate) struct Asked<'a> {
+/// The request, as far as a run can differ from it.
+pub(crate) struct Requested<'a> {
     pub(crate) options: &'a JobOptions,
     pub(crate) source: &'a Source,
-    /// Where results are to go, if that was said.
+    /// The location of the results, if it was given.
     pub(crate) results: Option<&'a Results>,
 }
 
-impl Asked<'_> {
-    /// Refuses a run that does something else, and names what.
+impl Requested<'_> {
+    /// Rejects a run that differs, and names the differences.
     pub(crate) fn ensure_same(
         &self,
         name: RunName,
@@ -24,14 +24,14 @@ impl Asked<'_> {
         let differing = self.differing(description);
         anyhow::ensure!(
             differing.is_empty(),
-            "the run {name} was begun {}; say --fresh to begin it anew, or another --run NAME",
+            "run {name} was started {}; add --fresh to start it over, or choose another --run NAME",
             differing.join(", ")
         );
         Ok(())
     }
 
-    /// What a run was begun with that was not asked for. What the rows of a file say is not
-    /// compared here: that is found out when they are read.
+    /// The differences between a run and the request. The content of a file of rows is not compared
+    /// here: its fingerprint is compared when it is opened.
     pub(crate) fn differing(&self, begun: &Description) -> Vec<String> {
         let Self { options, source, results } = self;
         let mut differing = Vec::new();
@@ -39,7 +39,7 @@ impl Asked<'_> {
             differing.push("with another command".to_owned());
         }
         if begun.mode != options.mode {
-            differing.push("with items handed out otherwise (--batch, --persistent)".to_owned());
+            differing.push("with another --batch or --persistent".to_owned());
         }
         flag(&mut differing, "--at-dispatch", begun.at_dispatch, options.at_dispatch);
         match (&begun.source, source) {
@@ -51,20 +51,20 @@ impl Asked<'_> {
                 Source::Tree { path, gitignore },
             ) if begun == path => flag(&mut differing, "--gitignore", *ignored, *gitignore),
             (Source::Objects { url: begun }, Source::Objects { url })
-                if begun.trim_end_matches('/') == url.trim_end_matches('/') => {}
+                if begun.as_str().trim_end_matches('/') == url.as_str().trim_end_matches('/') => {}
             (Source::Library { identity: begun }, Source::Library { identity })
                 if begun == identity => {}
             (other, _) => differing.push(format!("with another source ({})", other.title())),
         }
         if results.is_some_and(|results| *results != begun.results) {
-            differing.push(format!("with results on {}", begun.results.place()));
+            differing.push(format!("with results in {}", begun.results.location()));
         }
         differing
     }
 }
 
-fn flag(differing: &mut Vec<String>, flag: &str, begun: bool, asked: bool) {
-    match (begun, asked) {
+fn flag(differing: &mut Vec<String>, flag: &str, begun: bool, requested: bool) {
+    match (begun, requested) {
         (true, false) => differing.push(format!("with {flag}")),
         (false, true) => differing.push(format!("without {flag}")),
         (true, true) | (false, false) => {}

@@ -1,9 +1,9 @@
-//! Finding the run that a command means, or making it.
+//! Finding the run that a command names, or creating it.
 //!
-//! Whoever makes a run looks first whether its results can go where they are to go, and leaves a
-//! marker there that is named after the run. Only then is the run given its name, and whoever
-//! finds it by that name has to find the marker as well: so nobody joins who cannot reach the
-//! results, not even in the moment before the run is begun.
+//! The creator of a run first checks that the location of the results is free, and writes the
+//! marker of the run there. Only then it gives the run its name. A process that finds the run by
+//! its name must find the marker as well. So no process joins that cannot reach the results, not
+//! even before the run is created.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,55 +15,80 @@ use shardwright_coordination::{
     NameRunError, RegisterShardsError, RunConfig, RunLabel, RunName, RunQueryError, RunRecord,
     RunStatus, RunTransitionError,
 };
-use shardwright_store::StoreAddress;
+use shardwright_store::{StoreAddress, create_private_folder};
 use shardwright_worker::connector::{Connector, SharedConnector};
-use shardwright_worker::create_run;
-use shardwright_worker::sink::Sink as _;
+use shardwright_worker::{create_run, first_shards};
 
 use crate::Coordinator;
 use crate::TENANT;
-use crate::agreement::Asked;
-use crate::description::{Description, Mode, Results};
+use crate::agreement::Requested;
+use crate::description::{Description, Mode, Results, future_path};
 use crate::options::{JobOptions, readable_name};
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
 
-/// Shards per worker at first. More come by splitting.
+/// First shards per worker. Splits add more.
 const SHARDS_PER_WORKER: usize = 4;
 const MOST_SHARDS: usize = 256;
-/// How often somebody else may give the name to another run while one looks for it.
+/// How often another process may rename the run before this one gives up.
 const MOST_TRIES: usize = 16;
 
-/// What helps if there are as many shards as there may be.
-pub const HOW_TO_MAKE_ROOM: &str = "runs that have ended keep their room until they are \
-     taken away: `shardwright gc --keep-days 7` does that with those that ended more than 7 days \
-     ago, and keeps their results";
+/// The remedy when the limit of shards is reached.
+pub const HOW_TO_FREE_SHARDS: &str = "ended runs count until they are deleted: `shardwright gc \
+     --keep-days 7` deletes those that ended more than 7 days ago, and keeps their results";
 
-/// A run that was found or made.
+/// A run that was found or created.
 pub struct Begun {
     /// Its name.
     pub name: RunName,
     /// Its id.
     pub run: RunId,
-    /// What it is for.
+    /// Its description.
     pub description: Description,
     /// Its source.
     pub connector: Arc<AnyConnector>,
-    /// Where its results go.
+    /// Its results.
     pub output: Output,
-    /// Whether it was there before.
+    /// Whether it existed before.
     pub is_resumed: bool,
 }
 
-/// The folder for what belongs to this machine.
+/// The folder for files of this machine, which is created if necessary.
 pub fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
     let folder = store.state_folder();
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
+    create_private_folder(folder)
+        .with_context(|| format!("{} cannot be created", folder.display()))?;
     Ok(std::fs::canonicalize(folder)?)
 }
 
-/// Finds the run of this source and command, or makes it.
+/// Checks a request before anything is created: whether the source can be read, and does not
+/// contain the state or the results.
+pub async fn check(store: &StoreAddress, options: &JobOptions) -> anyhow::Result<()> {
+    let state = future_path(store.state_folder())?;
+    let results = requested_results(options)?;
+    let Some(source) = Source::without_stdin(options)? else { return Ok(()) };
+    source.ensure_apart(&state)?;
+    if let Some(results) = &results {
+        source.ensure_without(results)?;
+    }
+    // Opening a file of rows reads all of it, and stores an index.
+    if !matches!(source, Source::Lines { .. }) {
+        let ours: Vec<PathBuf> = state.is_dir().then_some(state.clone()).into_iter().collect();
+        drop(source.open(None, &state, &ours).await?);
+    }
+    Ok(())
+}
+
+/// The requested location of the results, if there is one.
+fn requested_results(options: &JobOptions) -> anyhow::Result<Option<Results>> {
+    match &options.out {
+        _ if options.out_local => Ok(Some(Results::Local)),
+        Some(out) => Results::parse(out).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Finds or creates the run of this source and command.
 pub async fn begin(
     store: &StoreAddress,
     coordinator: &Coordinator,
@@ -75,7 +100,7 @@ pub async fn begin(
     Wanted { store, coordinator, state, options, source, library: None, name }.begin().await
 }
 
-/// Finds the run of a name whose connector and handler are code of this program, or makes it.
+/// Finds or creates a named run whose source and handler are code of this program.
 pub async fn begin_library(
     store: &StoreAddress,
     coordinator: &Coordinator,
@@ -89,7 +114,7 @@ pub async fn begin_library(
     Wanted { store, coordinator, state, options, source, library, name }.begin().await
 }
 
-/// The run that is looked for.
+/// The requested run.
 struct Wanted<'a> {
     store: &'a StoreAddress,
     coordinator: &'a Coordinator,
@@ -104,14 +129,17 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     async fn begin(&self) -> anyhow::Result<Begun> {
         for _ in 0..MOST_TRIES {
-            if let Some(begun) = self.find_or_make().await? {
+            if let Some(begun) = self.find_or_create().await? {
                 return Ok(begun);
             }
         }
-        anyhow::bail!("others begin the run {} anew again and again", self.name)
+        anyhow::bail!(
+            "run {} was restarted by another process {MOST_TRIES} times in a row; try again",
+            self.name
+        )
     }
 
-    /// Opens the source. Nothing of `ours` is an item.
+    /// Opens the source. Files in `ours` are not items.
     async fn open(&self, ours: &[PathBuf]) -> anyhow::Result<AnyConnector> {
         match &self.library {
             Some(connector) => Ok(AnyConnector::Library(connector.clone())),
@@ -122,26 +150,25 @@ impl Wanted<'_> {
         }
     }
 
-    /// One look for the run; none if somebody has given its name to another one meanwhile.
-    async fn find_or_make(&self) -> anyhow::Result<Option<Begun>> {
+    /// One try to find or create the run. None if another process renamed it meanwhile.
+    async fn find_or_create(&self) -> anyhow::Result<Option<Begun>> {
         let Self { coordinator, name, .. } = self;
         let found = coordinator.find_run(TENANT, *name).await?;
         if let Some(run) = found
             && !self.options.fresh
-            && let Some(job) = coordinator.label_of(TENANT, run).await?
+            && let Some(label) = coordinator.label_of(TENANT, run).await?
         {
-            let description = Description::decode(&job.description)?;
+            let description = Description::decode(&label.description)?;
             if !self.is_replaceable(run, &description).await? {
                 return self.join(run, description).await;
             }
         }
-        self.make(found).await
+        self.create(found).await
     }
 
-    /// Whether a run of the name says nothing of what was asked, so that a new one takes its
-    /// place: one that somebody named and never began, for something else or without a marker by
-    /// which anybody could join; or a scan with nothing left to do, because whoever looks for
-    /// secrets again wants to know what is there now.
+    /// Whether a new run replaces the one of the name. That is so for a run that was named and
+    /// never created, if it differs from the request or has no marker. It is also so for a scan
+    /// that is over: repeating a scan means to scan the current files.
     async fn is_replaceable(&self, run: RunId, description: &Description) -> anyhow::Result<bool> {
         match self.coordinator.get_run(TENANT, run).await {
             Ok(record) => {
@@ -150,18 +177,19 @@ impl Wanted<'_> {
                 Ok(are_scans && self.is_over(&record).await?)
             }
             Err(RunQueryError::RunNotFound(_)) => {
-                let results = self.said_results()?;
-                if !self.asked(results.as_ref()).differing(description).is_empty() {
+                let results = self.requested_results()?;
+                if !self.requested(results.as_ref()).differing(description).is_empty() {
                     return Ok(true);
                 }
-                let output = Output::of(&description.results, self.state, self.name).await?;
+                let results = results.as_ref().unwrap_or(&description.results);
+                let output = Output::of(results, self.state, self.name).await?;
                 Ok(!output.is_reserved(run).await?)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether nothing of a run is left to do. What is parked waits for a person.
+    /// Whether a run has nothing left to do. Parked items wait for an operator.
     async fn is_over(&self, record: &RunRecord) -> anyhow::Result<bool> {
         Ok(match record.status {
             RunStatus::Initializing => false,
@@ -172,68 +200,68 @@ impl Wanted<'_> {
         })
     }
 
-    const fn asked<'a>(&'a self, results: Option<&'a Results>) -> Asked<'a> {
-        Asked { options: self.options, source: &self.source, results }
+    const fn requested<'a>(&'a self, results: Option<&'a Results>) -> Requested<'a> {
+        Requested { options: self.options, source: &self.source, results }
     }
 
-    /// Goes on with a run, if it is the one that was asked for.
+    /// Joins a run, if it is the requested one. None if it was replaced meanwhile.
     async fn join(&self, run: RunId, description: Description) -> anyhow::Result<Option<Begun>> {
-        let joined = self.join_as_it_is(run, description).await;
-        match joined {
+        match self.try_join(run, description).await {
             Ok(begun) => Ok(Some(begun)),
-            // Somebody has begun it anew just now.
-            Err(_) if self.is_another_by_now(Some(run)).await? => Ok(None),
+            // Another process has just restarted it.
+            Err(_) if self.is_renamed(Some(run)).await? => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
 
-    async fn is_another_by_now(&self, found: Option<RunId>) -> anyhow::Result<bool> {
+    /// Whether the name belongs to another run than `found`.
+    async fn is_renamed(&self, found: Option<RunId>) -> anyhow::Result<bool> {
         Ok(self.coordinator.find_run(TENANT, self.name).await? != found)
     }
 
-    async fn join_as_it_is(&self, run: RunId, description: Description) -> anyhow::Result<Begun> {
-        let results = self.said_results()?;
-        self.asked(results.as_ref()).ensure_same(self.name, &description)?;
+    async fn try_join(&self, run: RunId, mut description: Description) -> anyhow::Result<Begun> {
+        let results = self.requested_results()?;
+        self.requested(results.as_ref()).ensure_same(self.name, &description)?;
+        // The same locations, with the credentials of this process.
+        if let Some(results) = results {
+            description.results = results;
+        }
         let found = Found { name: self.name, run, description };
         let open = async |ours: &[PathBuf]| self.open(ours).await;
-        let begun = go_on(self.coordinator, self.state, found, &self.source, open).await?;
-        self.create(run, &begun.description).await?;
+        let begun = resume_with(self.coordinator, self.state, found, &self.source, open).await?;
+        self.create_named(run, &begun.description).await?;
         Ok(begun)
     }
 
-    /// Makes the run that has the name. If another one has it by now, nobody would end this one.
-    async fn create(&self, run: RunId, description: &Description) -> anyhow::Result<()> {
+    /// Creates the run that has the name. If another run has the name by now, this one is
+    /// cancelled.
+    async fn create_named(&self, run: RunId, description: &Description) -> anyhow::Result<()> {
         create(self.coordinator, run, description, self.options.lease_seconds).await?;
-        if self.is_another_by_now(Some(run)).await? {
+        if self.is_renamed(Some(run)).await? {
             end(self.coordinator, run).await?;
-            anyhow::bail!("somebody has begun the run {} anew", self.name);
+            anyhow::bail!("run {} was restarted by another process", self.name);
         }
         Ok(())
     }
 
-    /// Goes on with the run that somebody else has given the name.
+    /// Joins the run to which another process gave the name.
     async fn join_other(&self, named: RunId) -> anyhow::Result<Option<Begun>> {
-        let job =
-            self.coordinator.label_of(TENANT, named).await?.context("the run is gone again")?;
-        self.join(named, Description::decode(&job.description)?).await
+        let label = self.coordinator.label_of(TENANT, named).await?;
+        let label = label.with_context(|| format!("run {} was deleted", self.name))?;
+        self.join(named, Description::decode(&label.description)?).await
     }
 
-    /// Makes a new run in the place of the one that was found.
-    async fn make(&self, found: Option<RunId>) -> anyhow::Result<Option<Begun>> {
+    /// Creates a new run, which replaces the one that was found.
+    async fn create(&self, found: Option<RunId>) -> anyhow::Result<Option<Begun>> {
         let Self { coordinator, state, options, name, .. } = *self;
-        // Nothing is left behind of a run whose source cannot be read.
+        // Fails before anything is written, if the source cannot be read.
         drop(self.open(&[state.to_owned()]).await?);
-        let results = self.place_results()?;
-        let output = Output::of(&results, state, name).await?;
-        output.make_folder()?;
+        let results = self.results()?;
+        let output = Output::of(&results, state, name).await?.for_mode(options.mode);
+        self.source.ensure_apart(state)?;
+        self.source.ensure_apart(output.folder())?;
+        output.create_folder()?;
         let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
-        for folder in &ours {
-            anyhow::ensure!(
-                !self.source.holds_folder(folder),
-                "{} is a part of the source; say it as a folder, which passes ours over",
-                folder.display()
-            );
-        }
         let connector = Arc::new(self.open(&ours).await?);
         let fingerprint = connector.fingerprint().await?;
         let by_workers = || (options.workers * SHARDS_PER_WORKER).min(MOST_SHARDS);
@@ -242,66 +270,60 @@ impl Wanted<'_> {
         let source = self.source.clone();
         let description = Description::new(source, &fingerprint, options, results, &ranges);
         let run = RunId::from_raw(fastrand::u64(1..));
-        let job = RunLabel { name, description: description.encode()?.into() };
+        let label = RunLabel { name, description: description.encode()?.into() };
         let may_replace = options.fresh || found.is_some();
         if let Err(refusal) = output.reserve(name, run, may_replace).await {
-            // The place may be of somebody who has begun the same just now.
-            return if self.is_another_by_now(found).await? { Ok(None) } else { Err(refusal) };
+            // Another process may have just created the same run.
+            return if self.is_renamed(found).await? { Ok(None) } else { Err(refusal) };
         }
-        let named = coordinator.name_run(TENANT, run, &job, found).await;
+        let named = coordinator.name_run(TENANT, run, &label, found).await;
         if is_surely_nameless(run, &named) {
-            output.sink().discard(run).await?;
+            output.unreserve(run).await?;
         }
         let named = named?;
         if named != run {
-            // Somebody else was faster, so theirs it is.
+            // Another process was faster.
             return self.join_other(named).await;
         }
         if let Some(replaced) = found {
             end(coordinator, replaced).await?;
         }
-        let made = async {
+        let created = async {
             output.claim(coordinator, name, run, may_replace).await?;
-            self.create(run, &description).await
+            self.create_named(run, &description).await
         };
-        match (made.await, coordinator.find_run(TENANT, name).await?) {
+        match (created.await, coordinator.find_run(TENANT, name).await?) {
             (Ok(()), _) => {
                 Ok(Some(Begun { name, run, description, connector, output, is_resumed: false }))
             }
-            // So it is if this process was held up, and somebody has begun it anew meanwhile.
+            // This process was delayed, and another one restarted the run meanwhile.
             (Err(_), Some(other)) if other != run => self.join_other(other).await,
             (Err(refusal), _) => Err(refusal),
         }
     }
 
-    /// Where results go, if that was said.
-    fn said_results(&self) -> anyhow::Result<Option<Results>> {
-        if self.options.out_local {
-            return Ok(Some(Results::Local));
-        }
-        self.options.out.as_ref().map(|out| Results::said(out)).transpose()
+    /// The requested location of the results, if there is one.
+    fn requested_results(&self) -> anyhow::Result<Option<Results>> {
+        requested_results(self.options)
     }
 
-    fn place_results(&self) -> anyhow::Result<Results> {
-        let results = match self.said_results()? {
-            Some(results) => results.made()?,
-            None if self.store.is_shared() => anyhow::bail!(
-                "on a shared store say where results go: --out FOLDER or URL, which every worker \
-                 must reach, or --out-local to leave them on each machine"
-            ),
-            None => Results::folder(&default_folder(self.state, self.name)).made()?,
-        };
+    /// The location of the results of a new run.
+    fn results(&self) -> anyhow::Result<Results> {
+        let requested = self.requested_results()?;
         anyhow::ensure!(
-            !self.source.holds(&results),
-            "{} is a part of the source; results would be items",
-            results.place()
+            requested.is_some() || !self.store.is_shared(),
+            "a shared store needs a location for results: --out with a FOLDER or URL that every \
+             worker reaches, or --out-local to keep them on each machine"
         );
-        Ok(results)
+        let usual = || Results::folder(&default_folder(self.state, self.name));
+        let results = requested.unwrap_or_else(usual);
+        self.source.ensure_without(&results)?;
+        results.created()
     }
 }
 
-/// Whether a run has not got its name and never will. Else whoever looks for it by that name has to
-/// find its marker.
+/// Whether a run certainly did not get its name. Otherwise a process may find it by the name, and
+/// needs its marker.
 const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> bool {
     match named {
         Ok(named) => named.as_raw() != run.as_raw(),
@@ -310,28 +332,28 @@ const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> 
     }
 }
 
-/// Nobody goes on with a run whose name is another one's now.
+/// Cancels a run that was replaced.
 pub async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
     let op = OpId::from_raw(fastrand::u64(..));
     match coordinator.cancel_run(TENANT, replaced, op).await {
         Ok(_) => Ok(()),
-        // It has ended, or was never begun.
+        // It has ended, or was never created.
         Err(RunTransitionError::RunTerminal(_) | RunTransitionError::RunNotFound(_)) => Ok(()),
-        Err(error) => Err(error).context("the run that is replaced cannot be ended"),
+        Err(error) => Err(error).context("the replaced run cannot be cancelled"),
     }
 }
 
-/// A run that is there.
+/// An existing run.
 pub struct Found {
     /// Its name.
     pub name: RunName,
     /// Its id.
     pub run: RunId,
-    /// What it is for.
+    /// Its description.
     pub description: Description,
 }
 
-/// Goes on with a run, if its source is still the same.
+/// Resumes a run, if its source has not changed.
 pub async fn resume(
     coordinator: &Coordinator,
     state: &Path,
@@ -339,11 +361,11 @@ pub async fn resume(
 ) -> anyhow::Result<Begun> {
     let (source, given) = (found.description.source.clone(), found.description.given());
     let open = async |ours: &[PathBuf]| source.open(given.as_deref(), state, ours).await;
-    go_on(coordinator, state, found, &source, open).await
+    resume_with(coordinator, state, found, &source, open).await
 }
 
-/// Goes on with a run, if its source is the same as `source`, which `open` opens.
-async fn go_on(
+/// Resumes a run, if its source is the same as `source`, which `open` opens.
+async fn resume_with(
     coordinator: &Coordinator,
     state: &Path,
     found: Found,
@@ -351,7 +373,7 @@ async fn go_on(
     open: impl AsyncFnOnce(&[PathBuf]) -> anyhow::Result<AnyConnector>,
 ) -> anyhow::Result<Begun> {
     let Found { name, run, description } = found;
-    let output = Output::of(&description.results, state, name).await?;
+    let output = Output::of(&description.results, state, name).await?.for_mode(description.mode);
     let is_begun = match coordinator.get_run(TENANT, run).await {
         Ok(_) => true,
         Err(RunQueryError::RunNotFound(_)) => false,
@@ -364,13 +386,13 @@ async fn go_on(
     if fingerprint.identity != description.fingerprint {
         anyhow::ensure!(
             *source == description.source,
-            "the run {name} was begun with another source ({}); say --fresh to begin it anew, or \
-             another --run NAME",
+            "run {name} was started with another source ({}); add --fresh to start it over, or \
+             choose another --run NAME",
             description.source.title()
         );
         anyhow::bail!(
-            "the source of the run {name} has changed since it was begun; say --fresh to begin \
-             again"
+            "the source of run {name} has changed since it was started; add --fresh to start it \
+             over"
         );
     }
     Ok(Begun { name, run, description, connector, output, is_resumed: true })
@@ -389,7 +411,7 @@ fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     readable_name(&shown, &parts)
 }
 
-/// Makes the run as it was written down. For all but the first it is there already.
+/// Creates the run from its description. For all processes but the first, it exists already.
 pub async fn create(
     coordinator: &Coordinator,
     run: RunId,
@@ -406,14 +428,14 @@ pub async fn create(
     };
     let config = RunConfig::try_new(semantics, u64::from(lease_seconds) * 1_000, None)?;
     let ranges = description.ranges()?;
-    match create_run(coordinator, TENANT, run, config, &ranges).await {
+    match create_run(coordinator, TENANT, run, config, &first_shards(&ranges)).await {
         Ok(()) => Ok(()),
-        // Somebody with another idea of how long a lease lasts was faster.
+        // A process with another lease was faster.
         Err(CreateRunWithShardsError::Create(
             CreateRunError::ConfigMismatch(_) | CreateRunError::RunAlreadyExists(_),
         )) => Ok(()),
         Err(CreateRunWithShardsError::Register(RegisterShardsError::ShardLimitExceeded(full))) => {
-            anyhow::bail!("there is no room for another run: {full}; {HOW_TO_MAKE_ROOM}")
+            anyhow::bail!("no shards are left for another run: {full}; {HOW_TO_FREE_SHARDS}")
         }
         Err(error) => Err(error.into()),
     }
@@ -431,26 +453,26 @@ mod tests {
     use crate::testing::{Bench, RUN};
 
     #[tokio::test]
-    async fn a_run_that_has_its_place_again_does_not_replace_itself() {
+    async fn a_run_that_reclaims_its_location_is_not_its_own_predecessor() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
-        let place = begun.output.folder().join("run.json");
+        let file = begun.output.folder().join("run.json");
         let marker = || -> serde_json::Value {
-            serde_json::from_slice(&std::fs::read(&place).unwrap()).unwrap()
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
         };
-        // Another had it meanwhile, of which a store that was set back knows nothing any more.
+        // Another run had it meanwhile, and the store was restored to an older state.
         let (own, another) = (marker()["run"].clone(), "0000000000000009");
         let mut replaced = marker();
         replaced["run"] = another.into();
         replaced["predecessors"] = serde_json::json!([own]);
-        std::fs::write(&place, replaced.to_string()).unwrap();
+        std::fs::write(&file, replaced.to_string()).unwrap();
         begun.output.claim(&bench.coordinator, begun.name, begun.run, true).await.unwrap();
         assert_eq!(marker()["run"], own);
         assert_eq!(marker()["predecessors"], serde_json::json!([another]));
     }
 
     #[tokio::test]
-    async fn nobody_joins_who_does_not_see_the_marker_even_before_a_run_is_begun() {
+    async fn joining_requires_the_marker_even_before_the_run_exists() {
         for has_marker in [true, false] {
             let bench = Bench::new().await;
             let options = bench.options("cat");
@@ -465,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_stays_unless_its_run_surely_has_no_name() {
+    fn a_marker_stays_while_its_run_may_have_the_name() {
         let unknown = InfraError::Unknown { operation: "name_run", message: "lost".into() };
         for (named, expected) in [
             (Ok(RUN), false),
@@ -479,20 +501,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_was_held_up_does_not_take_the_place_back() {
+    async fn a_delayed_creator_does_not_take_the_location_back() {
         let bench = Bench::new().await;
         let options = bench.options("cat");
-        let (held_up, output) = bench.name_only(&options).await;
+        let (delayed, output) = bench.name_only(&options).await;
         let name = options.name.unwrap();
-        output.reserve(name, held_up, false).await.unwrap();
+        output.reserve(name, delayed, false).await.unwrap();
         let fresh = bench.begin(&bench.fresh("cat")).await.unwrap();
-        let claimed = output.claim(&bench.coordinator, name, held_up, true).await;
+        let claimed = output.claim(&bench.coordinator, name, delayed, true).await;
         assert!(claimed.is_err_and(|error| error.is::<Replaced>()));
         output.ensure_current(fresh.run).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_scan_with_nothing_left_to_do_is_begun_anew_whatever_is_parked() {
+    async fn a_scan_that_is_over_is_restarted_even_with_parked_items() {
         let bench = Bench::new().await;
         let options = bench.scan_options();
         let first = bench.begin(&options).await.unwrap();
@@ -500,16 +522,16 @@ mod tests {
         assert_eq!((again.run, again.is_resumed), (first.run, true));
         let replaced = first.run;
         bench.park(first).await;
-        let anew = bench.begin(&options).await.unwrap();
-        assert!(anew.run != replaced && !anew.is_resumed);
-        // A run of a command is none of its business.
+        let restarted = bench.begin(&options).await.unwrap();
+        assert!(restarted.run != replaced && !restarted.is_resumed);
+        // A scan does not replace a run of a command.
         let command = bench.fresh("cat");
         assert!(bench.begin(&command).await.is_ok());
         assert!(bench.begin(&options).await.is_err());
     }
 
     #[tokio::test]
-    async fn where_there_is_no_room_for_a_run_it_is_said_how_to_make_some() {
+    async fn the_error_at_the_shard_limit_names_the_remedy() {
         let bench = Bench::new().await;
         let env = TokioEnv::current().unwrap();
         let store = bench.store.connect(None).await.unwrap();
@@ -521,12 +543,12 @@ mod tests {
         let refusal = begun.err().unwrap().to_string();
         assert!(refusal.contains("limit of 0 shards"), "{refusal}");
         assert!(refusal.contains("shardwright gc --keep-days"), "{refusal}");
-        // Once there is, the same command begins it.
+        // Without the limit, the same command creates the run.
         assert!(bench.begin(&options).await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_run_that_was_named_and_never_begun_makes_room_for_another() {
+    async fn a_run_that_was_named_and_never_created_is_replaced() {
         let bench = Bench::new().await;
         bench.name_only(&bench.options("cat")).await;
         let begun = bench.begin(&bench.options("wc")).await.unwrap();

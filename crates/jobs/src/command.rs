@@ -1,4 +1,4 @@
-//! What is run for the items, in whichever way was chosen.
+//! The handler of a run of the command line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::description::{Description, Mode};
 use crate::output::Output;
 use crate::source::Source;
 
-/// What is run, in whichever way was chosen.
+/// The handler, by the mode of the run.
 pub enum Command {
-    /// A process for each item.
+    /// A process per item.
     Item(ProcessPerItem),
-    /// A process for many.
+    /// A process per batch.
     Batch(ProcessPerBatch),
-    /// Processes that stay up.
+    /// Persistent processes.
     Persistent(PersistentProcess),
     /// The built-in scan.
     Scan(ScanHandler),
 }
 
 impl Command {
-    /// The command of a run. One that is to stay up shows first that it can.
+    /// The handler of a run. A persistent command is started once to check it.
     pub async fn new(
         run: RunId,
         description: &Description,
@@ -50,35 +50,35 @@ impl Command {
                 Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
             }
             Mode::Persistent => {
-                // The part of a lease in which the work has to have stopped.
+                // The unused part of a lease, in which work must have stopped.
                 let (grace, logs) = (lease / 10, output.logs(run));
                 let handler = PersistentProcess::new(template, logs, spill, in_flight, grace);
                 handler.try_out(run).await?;
                 Self::Persistent(handler)
             }
             Mode::Scan { .. } => anyhow::bail!(
-                "the rules of a scan are not kept with it: unpark what is parked, and say the \
-                 same `shardwright scan` again"
+                "a run of `scan` does not store its rules: unpark its items, and repeat the same \
+                 `shardwright scan` command"
             ),
             Mode::Library => anyhow::bail!(
-                "the handler of the run is code of the program that began it: unpark what is \
-                 parked, and run that program again"
+                "the handler of this run is code of the program that started it: unpark its \
+                 items, and start that program again"
             ),
         })
     }
 
-    /// How many batches of a shard to work on at a time.
-    pub fn in_flight(&self, asked: usize) -> usize {
+    /// Batches of a shard to process at a time.
+    pub fn in_flight(&self, requested: usize) -> usize {
         match self {
-            Self::Item(_) | Self::Batch(_) => asked,
-            // One is looked at while what was found in the other is entered.
-            Self::Scan(_) => asked.max(2),
+            Self::Item(_) | Self::Batch(_) => requested,
+            // One batch is scanned while the findings of the other are recorded.
+            Self::Scan(_) => requested.max(2),
             Self::Persistent(handler) => handler.batches_in_flight(),
         }
     }
 }
 
-/// Does with whichever it is what is said.
+/// Evaluates an expression with the handler of any variant.
 macro_rules! with {
     ($any:ident, $handler:ident => $work:expr) => {
         match $any {

@@ -1,4 +1,4 @@
-//! Writing down what came of a run: the result file and the receipt.
+//! Writing the result file and the receipt of a run.
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, ShardStatus};
@@ -10,22 +10,22 @@ use crate::journal::Tally;
 use crate::output::{Built, Output};
 use crate::receipt::Receipt;
 
-/// What is needed to write it down.
+/// A run whose results are to be written.
 pub struct Conclusion<'a> {
-    /// Where the run is coordinated.
+    /// The coordinator of the run.
     pub coordinator: &'a Coordinator,
     /// Its name.
     pub name: RunName,
     /// Its id.
     pub run: RunId,
-    /// What it is for.
+    /// Its description.
     pub description: &'a Description,
-    /// Where its results go.
+    /// The location of its results.
     pub output: &'a Output,
 }
 
 impl Conclusion<'_> {
-    /// Writes the result file and the receipt, unless the place is another run's by now.
+    /// Writes the result file and the receipt, unless the location belongs to another run by now.
     pub async fn write(&self) -> anyhow::Result<Receipt> {
         let Self { coordinator, run, output, .. } = self;
         output.ensure_current(*run).await?;
@@ -38,24 +38,24 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Puts what was built from shards where it belongs; none if they are others by now.
+    /// Publishes what was built from `shards`. None if the shards have changed meanwhile.
     async fn publish(
         &self,
         shards: &[ShardRecord],
         built: Built,
     ) -> anyhow::Result<Option<Receipt>> {
         let Self { coordinator, name, run, description, output } = self;
-        let _alone = output.lock().await;
+        let _alone = output.lock().await?;
         output.ensure_current(*run).await?;
-        // Building takes time. What others handed in meanwhile is a part of the receipt: theirs may
-        // have been here before, and would be replaced by one that knows less.
+        // Building takes time. Journals that were published meanwhile belong into the receipt: it
+        // may replace one that has them.
         let record = coordinator.get_run(TENANT, *run).await?;
         let mut tally = Tally::default();
         output.journals(*run).await?.iter().for_each(|journal| tally.add(journal));
         let now = coordinator.inspect_shards(TENANT, *run).await?;
-        // What was set aside may have been done meanwhile, too. Then a later file may be there
-        // already, which an older one must not replace. If somebody is still at it, theirs is yet
-        // to come.
+        // Parked items may have been done meanwhile. Then a later result file may be published
+        // already, which must not be replaced by an older one. If a shard is active, its worker
+        // publishes later.
         if is_settled(&now) && now != shards {
             return Ok(None);
         }
@@ -65,7 +65,7 @@ impl Conclusion<'_> {
     }
 }
 
-/// Whether nobody works on any of the shards.
+/// Whether no shard is active.
 pub fn is_settled(shards: &[ShardRecord]) -> bool {
     shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
 }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
+    async fn without_a_marker_no_results_are_written() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         std::fs::remove_file(begun.output.folder().join("run.json")).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_hand_in_while_results_are_built_is_in_the_receipt() {
+    async fn journals_published_during_a_build_are_in_the_receipt() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let (run, output) = (begun.run, &begun.output);

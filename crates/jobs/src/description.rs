@@ -1,11 +1,12 @@
-//! What a run is for, written down with it: whoever joins does the same work.
+//! The description of a run, stored with it, so that every process does the same work.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use shardwright_connectors::ObjectUrl;
 use shardwright_process::KeyText;
 use shardwright_worker::connector::{KeyRange, SourceFingerprint};
 
@@ -14,57 +15,57 @@ use crate::source::{Source, folder_of_url};
 
 const VERSION: u32 = 1;
 
-/// What a run is for.
+/// The description of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     version: u32,
-    /// Where items come from.
+    /// The source of items.
     pub source: Source,
-    /// What tells the source from another.
+    /// The identity of the source.
     pub(crate) fingerprint: String,
-    /// When a source that may change was listed.
+    /// Time when a source that may change was listed, in milliseconds since 1970.
     pub(crate) listed_at_ms: Option<u64>,
-    /// What is run.
+    /// The command.
     pub command: Vec<KeyText<'static>>,
-    /// How items get to it.
+    /// How items are passed to it.
     pub mode: Mode,
-    /// Whether items count when they are handed out.
+    /// Whether cursors move at dispatch.
     #[serde(default)]
     pub at_dispatch: bool,
-    /// The source as it was said, where that is a path: commands get paths like it.
+    /// The source as it was given, if it is a path. Commands get paths below it.
     given: Option<KeyText<'static>>,
-    /// Where results are.
+    /// The location of the results.
     pub results: Results,
     /// The ranges of the first shards, in hex.
     ranges: Vec<[String; 2]>,
 }
 
-/// How items get to a command.
+/// How items are passed to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Mode {
-    /// A process for each.
+    /// A process per item.
     Item,
-    /// A process for many.
+    /// A process per batch.
     Batch {
-        /// For how many.
+        /// Items per batch.
         size: u32,
-        /// Whether items on its input end with a zero.
+        /// Whether items on its stdin are separated by NUL.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         null: bool,
     },
-    /// Processes that stay up.
+    /// Persistent processes.
     Persistent,
-    /// None: it is the built-in job that looks for secrets.
+    /// No command: the built-in scan for secrets.
     Scan {
-        /// Whether results hold them as they are.
+        /// Whether results contain secrets unredacted.
         shows_secrets: bool,
     },
     /// A handler in the code of a program.
     Library,
 }
 
-/// Where results are.
+/// The location of the results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Results {
@@ -75,10 +76,11 @@ pub enum Results {
     },
     /// In an object store.
     Objects {
-        /// Its address.
-        url: String,
+        /// Its URL.
+        #[serde(with = "object_url")]
+        url: ObjectUrl,
     },
-    /// On each machine those of its own work.
+    /// On each machine, the results of its own work.
     Local,
 }
 
@@ -88,52 +90,95 @@ impl Results {
         Self::Folder { path: path_text(path) }
     }
 
-    /// The place that was said: a folder, or an address. The address of a folder is that folder.
-    pub fn said(place: &OsStr) -> anyhow::Result<Self> {
-        let url = place.to_str().filter(|place| place.contains("://"));
+    /// Parses a folder or a URL. A `file://` URL is a folder.
+    pub fn parse(location: &OsStr) -> anyhow::Result<Self> {
+        let url = location.to_str().filter(|location| location.contains("://"));
         let folder = match url {
             Some(url) => match folder_of_url(url) {
                 Some(folder) => folder,
-                None => return Ok(Self::Objects { url: url.to_owned() }),
+                None => return Ok(Self::Objects { url: url.into() }),
             },
-            None => PathBuf::from(place),
+            None => PathBuf::from(location),
         };
-        // One that is not there yet is nobody else's either.
-        let absolute = std::fs::canonicalize(&folder).or_else(|_| std::path::absolute(&folder));
-        let absolute = absolute.with_context(|| format!("{} is no place", folder.display()))?;
-        Ok(Self::folder(&absolute))
+        Ok(Self::folder(&future_path(&folder)?))
     }
 
-    /// The same place, which is there.
-    pub fn made(self) -> anyhow::Result<Self> {
+    /// Creates the folder, if it is one, and returns its canonical path.
+    pub fn created(self) -> anyhow::Result<Self> {
         let Self::Folder { path } = &self else { return Ok(self) };
         let folder = path_of(path);
-        let made = std::fs::create_dir_all(&folder).and_then(|()| std::fs::canonicalize(&folder));
-        Ok(Self::folder(&made.with_context(|| format!("{} cannot be made", folder.display()))?))
+        let created =
+            std::fs::create_dir_all(&folder).and_then(|()| std::fs::canonicalize(&folder));
+        let failed = || format!("{} cannot be created", folder.display());
+        Ok(Self::folder(&created.with_context(failed)?))
     }
 
-    /// Where they are, for people.
-    pub fn place(&self) -> String {
+    /// Whether this program can have stored the location.
+    fn is_valid(&self) -> bool {
+        match self {
+            Self::Folder { path } => is_canonical(path),
+            Self::Objects { url } => folder_of_url(url.as_str()).is_none(),
+            Self::Local => true,
+        }
+    }
+
+    /// The location as text.
+    pub fn location(&self) -> String {
         match self {
             Self::Folder { path } => path_of(path).display().to_string(),
-            Self::Objects { url } => url.clone(),
+            Self::Objects { url } => url.to_string(),
             Self::Local => "each machine (--out-local)".to_owned(),
         }
     }
 }
 
-/// A path as it is written down, whatever bytes are in it.
+/// The canonical path of a file or folder that may not exist yet.
+pub(crate) fn future_path(path: &Path) -> anyhow::Result<PathBuf> {
+    let invalid = || format!("{} is not a valid path", path.display());
+    let absolute = std::path::absolute(path).with_context(invalid)?;
+    let canonical = |above: &Path| Some((std::fs::canonicalize(above).ok()?, above.to_owned()));
+    match absolute.ancestors().find_map(canonical) {
+        Some((real, above)) => {
+            let missing = absolute.strip_prefix(&above).unwrap_or(Path::new(""));
+            Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
+        }
+        None => Ok(absolute),
+    }
+}
+
+/// A URL as JSON. Its credentials are not stored.
+pub(crate) mod object_url {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use shardwright_connectors::ObjectUrl;
+
+    pub(crate) fn serialize<S: Serializer>(url: &ObjectUrl, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(url.as_str())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectUrl, D::Error> {
+        String::deserialize(from).map(ObjectUrl::from)
+    }
+}
+
+/// A path as JSON, with any bytes.
 pub(crate) fn path_text(path: &Path) -> KeyText<'static> {
     KeyText::new(path.as_os_str().as_bytes()).into_owned()
 }
 
-/// The path that was written down.
+/// Whether a path is absolute and leads into no folder above it, as all stored paths do.
+pub(crate) fn is_canonical(text: &KeyText<'_>) -> bool {
+    let path = path_of(text);
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    path.is_absolute() && path.components().all(is_plain)
+}
+
+/// The path from JSON.
 pub(crate) fn path_of(text: &KeyText<'_>) -> PathBuf {
     OsString::from_vec(text.to_bytes().unwrap_or_default()).into()
 }
 
 impl Description {
-    /// Describes a run to be made.
+    /// Describes a new run.
     #[must_use]
     pub fn new(
         source: Source,
@@ -143,6 +188,8 @@ impl Description {
         ranges: &[KeyRange],
     ) -> Self {
         let owned = |text: &OsString| KeyText::new(text.as_bytes()).into_owned();
+        // A URL as it was given may contain credentials.
+        let is_path = matches!(source, Source::Tree { .. } | Source::Lines { .. });
         Self {
             version: VERSION,
             source,
@@ -151,7 +198,7 @@ impl Description {
             command: options.command.iter().map(owned).collect(),
             mode: options.mode,
             at_dispatch: options.at_dispatch,
-            given: options.source.as_ref().map(owned),
+            given: options.source.as_ref().filter(|_| is_path).map(owned),
             results,
             ranges: ranges
                 .iter()
@@ -160,28 +207,32 @@ impl Description {
         }
     }
 
-    /// The bytes that are stored with the run.
+    /// Encodes the description.
     pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
         Ok(serde_json::to_vec(self)?)
     }
 
-    /// Reads stored bytes.
+    /// Decodes a stored description.
     pub fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
         let description: Self = serde_json::from_slice(bytes)
-            .context("what the run is for was not written by this program")?;
+            .context("the description of the run was not written by this program")?;
         anyhow::ensure!(
             description.version <= VERSION,
-            "the run was made by a later version of this program"
+            "the run was created by a later version of this program"
+        );
+        anyhow::ensure!(
+            description.source.is_valid() && description.results.is_valid(),
+            "the description of the run names a path that this program never writes"
         );
         Ok(description)
     }
 
-    /// The source as it was said. The same words may mean something else here.
+    /// The source as it was given. A relative path may name something else here.
     pub fn given(&self) -> Option<PathBuf> {
         self.given.as_ref().map(path_of)
     }
 
-    /// What is run.
+    /// The command.
     #[must_use]
     pub fn command(&self) -> Vec<OsString> {
         let bytes = self.command.iter().map(|part| part.to_bytes().unwrap_or_default());
@@ -195,5 +246,31 @@ impl Description {
         };
         let ranges: anyhow::Result<Vec<KeyRange>> = self.ranges.iter().map(read).collect();
         ranges.context("the ranges of the run are damaged")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn description_with_a_path_that_was_never_written_is_refused() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
+        let stored: serde_json::Value =
+            serde_json::from_slice(&begun.description.encode().unwrap()).unwrap();
+        let decoded = |value: &serde_json::Value| Description::decode(value.to_string().as_bytes());
+        assert_eq!(decoded(&stored).unwrap(), begun.description);
+        for path in ["", "out", "../out", "/a/../out", "/.."] {
+            for part in ["source", "results"] {
+                let mut changed = stored.clone();
+                changed[part]["path"] = path.into();
+                assert!(decoded(&changed).is_err(), "{part} {path:?}");
+            }
+        }
+        let mut changed = stored.clone();
+        changed["results"] = serde_json::json!({ "kind": "objects", "url": "file:///etc" });
+        assert!(decoded(&changed).is_err());
     }
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use shardwright_connectors::{RESULT_MODE, result_options};
 use shardwright_process::KeyText;
 use shardwright_worker::connector::{SkipReason, SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
@@ -62,10 +63,10 @@ impl Why {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Unreadable => "could not be read",
-            Self::TooLong => "too long a path",
-            Self::Vanished => "gone before it was looked at",
+            Self::TooLong => "path too long",
+            Self::Vanished => "vanished before it was read",
             Self::Symlink => "symbolic link",
-            Self::Special => "no file",
+            Self::Special => "special file",
         }
     }
 }
@@ -177,7 +178,7 @@ impl ProcessJournal {
     fn open(&self) -> io::Result<File> {
         let Some(folder) = self.path.parent() else { return Err(io::ErrorKind::NotFound.into()) };
         fs::create_dir_all(folder)?;
-        let file = File::options().append(true).create(true).open(&self.path)?;
+        let file = result_options(RESULT_MODE).append(true).create(true).open(&self.path)?;
         File::open(folder)?.sync_all()?;
         Ok(file)
     }
@@ -210,6 +211,11 @@ impl Observer for ProcessJournal {
 /// Prefix of the file names of journals.
 pub(crate) const PREFIX: &str = "books-";
 
+/// Whether a file name is that of a journal.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(".jsonl")
+}
+
 /// The sum of the journals of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -236,12 +242,12 @@ impl Tally {
         for line in journal.split(|byte| *byte == b'\n') {
             // A kill may have cut the last line.
             if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
-                self.enter(entry);
+                self.count(entry);
             }
         }
     }
 
-    fn enter(&mut self, entry: Entry<'_>) {
+    fn count(&mut self, entry: Entry<'_>) {
         match entry {
             Entry::PassedOver { why, key, detail } => {
                 let bytes = key.to_bytes().unwrap_or_default();

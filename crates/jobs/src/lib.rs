@@ -1,18 +1,20 @@
-//! A named job: a run with a source, a handler and a place for results.
+//! A named job: a run with a source, a handler and a location for results.
 //!
-//! [`begin`] finds the run of a name or makes it, and decides whether it is the one that was
-//! requested. [`description`] is stored with it, so that a process that joins or retries does the
-//! same work. [`output`] is the place of its results and records which run owns it, [`journal`]
-//! is the journal of each process beside them, [`conclude`] writes the result file and the
-//! [receipt](receipt::Receipt). [`verify`] recomputes what the receipt states by another route and
-//! shares no code with it.
+//! | module | content |
+//! |---|---|
+//! | [`begin`] | finds or creates the run of a name, and checks that it is the requested one |
+//! | [`description`] | is stored with the run, so that every process does the same work |
+//! | [`output`] | the location of the results, and which run owns it |
+//! | [`journal`] | the journal of each process, beside the results |
+//! | [`conclude`] | writes the result file and the [receipt](receipt::Receipt) |
+//! | [`verify`] | recomputes the content of the receipt in another way, without shared code |
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(feature = "objects"),
     allow(unreachable_code, reason = "a type without values stands in for object stores")
 )]
 
-// The shared set-up of tests names the crate as other crates do.
+// The shared test support names the crate like other crates do.
 #[cfg(test)]
 extern crate self as shardwright_jobs;
 
@@ -47,7 +49,7 @@ use shardwright_store::{AnyStore, StoreAddress};
 
 pub use options::JobOptions;
 
-/// The tenant of all runs: a command line, or a library in one program, has one user.
+/// The tenant of all runs of the command line and the library.
 pub const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 /// TTL of the session of a process.
@@ -62,13 +64,13 @@ pub async fn open(address: &StoreAddress) -> anyhow::Result<Coordinator> {
     open_on(address.connect(None).await?, keys, address.is_shared()).await
 }
 
-/// Opens the coordinator of runs on a store that other machines share or not.
+/// Opens the coordinator of runs on a store. `is_shared` if other machines use it.
 pub async fn open_on(
     store: AnyStore,
     keys: Keyspace,
     is_shared: bool,
 ) -> anyhow::Result<Coordinator> {
-    let env = TokioEnv::current().context("there is no runtime")?;
+    let env = TokioEnv::current().context("not called on a tokio runtime")?;
     let config = if is_shared { EngineConfig::default() } else { EngineConfig::on_one_machine() };
     // Only `gc` deletes runs, together with the files that their results were built from.
     let retention = Retention::FOREVER;

@@ -1,7 +1,7 @@
-//! Object stores, or nothing in a build without the feature `objects`.
+//! Object stores, or an empty type without the feature `objects`.
 //!
-//! A program that was built without object stores may find a run that uses one. Opening it fails
-//! then; all other code is the same, because the type that stands in for it has no values.
+//! A program without the feature may find a run that uses an object store. Opening the store fails
+//! then. All other code is the same, because the empty type has the same methods.
 
 #[cfg(not(feature = "objects"))]
 pub(crate) use self::absent::{ObjectConnector, ObjectSegment, ObjectSink};
@@ -15,6 +15,7 @@ mod absent {
     use std::path::Path;
     use std::time::SystemTime;
 
+    use shardwright_connectors::ObjectUrl;
     use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
     use shardwright_worker::connector::{
         Connector, ConnectorError, KeyRange, Page, PageLimit, Position,
@@ -22,7 +23,7 @@ mod absent {
     use shardwright_worker::extent::Extent;
     use shardwright_worker::sink::{Segment, Sink, SinkError};
 
-    /// An object store of a build that has none.
+    /// The object store of a build without the feature.
     #[derive(Clone, Copy, Debug)]
     pub enum NoObjects {}
 
@@ -31,12 +32,12 @@ mod absent {
     pub(crate) type ObjectSink = NoObjects;
 
     impl NoObjects {
-        pub async fn open(url: impl Into<String>) -> Result<Self, ConnectorError> {
+        pub async fn open(url: impl Into<ObjectUrl>) -> Result<Self, ConnectorError> {
             let reason = "this program was built without object stores".to_owned();
-            Err(ConnectorError::BadUrl { url: url.into(), reason })
+            Err(ConnectorError::BadUrl { url: url.into().to_string(), reason })
         }
 
-        pub fn place(&self, _: &str) -> String {
+        pub fn url_of(&self, _: &str) -> String {
             match *self {}
         }
 
@@ -64,7 +65,7 @@ mod absent {
             match *self {}
         }
 
-        pub async fn delete_folder(&self, _: &str) -> Result<u64, SinkError> {
+        pub async fn delete_folder(&self, _: &str, _: fn(&str) -> bool) -> Result<u64, SinkError> {
             match *self {}
         }
     }

@@ -1,4 +1,4 @@
-//! What is requested of a run, and the name that a run gets by default.
+//! The options of a run, and its default name.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,31 +7,31 @@ use shardwright_coordination::RunName;
 
 use crate::description::Mode;
 
-/// Longest part of a derived name that is taken from the source.
+/// Longest part of a derived name from the source.
 const STEM: usize = 24;
 
-/// Which run is meant, and how it is made if it is not there.
+/// Names a run, and describes it if it has to be created.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// The source: a folder, or the address of an object store.
+    /// The source: a folder, or the URL of an object store.
     pub source: Option<OsString>,
     /// A file of rows instead of a source; `-` reads them from stdin.
     pub lines: Option<PathBuf>,
-    /// Whether rows end with NUL.
+    /// Whether rows are separated by NUL.
     pub null: bool,
     /// Whether `.gitignore` files count.
     pub gitignore: bool,
-    /// What is run.
+    /// The command.
     pub command: Vec<OsString>,
-    /// How items get to it.
+    /// How items are passed to it.
     pub mode: Mode,
-    /// Whether items count when they are handed out.
+    /// Whether cursors move at dispatch.
     pub at_dispatch: bool,
     /// The name of the run; by default it is derived from source and command.
     pub name: Option<RunName>,
-    /// Whether to begin a new run even if there is one of that name.
+    /// Whether to start the run over if it exists.
     pub fresh: bool,
-    /// Where results go: a folder, or the address of an object store.
+    /// Location of the results: a folder, or the URL of an object store.
     pub out: Option<OsString>,
     /// Whether every machine keeps the results of its own work.
     pub out_local: bool,
@@ -88,7 +88,7 @@ pub(crate) fn readable_name(source: &str, distinguishing: &[&[u8]]) -> RunName {
     RunName::new(&name).unwrap_or_else(|_| fallback())
 }
 
-#[expect(clippy::unwrap_used, reason = "three letters are a name")]
+#[expect(clippy::unwrap_used, reason = "`run` is a valid name")]
 fn fallback() -> RunName {
     RunName::new("run").unwrap()
 }

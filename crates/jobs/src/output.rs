@@ -1,29 +1,31 @@
-//! The results of a run: segments while it goes on, one file when it is done.
+//! The results of a run: segments while it runs, one file when it is done.
 
 mod clear;
 mod marker;
 mod unfinished;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 #[cfg(feature = "commands")]
 use std::{pin::Pin, sync::Arc};
 
 use anyhow::Context as _;
-use shardwright_connectors::FolderSink;
+use shardwright_connectors::{FolderSink, RESULT_MODE, SECRET_MODE, open_regular};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 #[cfg(feature = "commands")]
 use shardwright_process::{Spill, SpillStore};
+use shardwright_store::lock_holders;
 use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::sink::{Sink, SinkError};
 
 pub use self::clear::remove;
 pub use self::marker::Replaced;
-use crate::description::{Results, path_of};
+use crate::description::{Mode, Results, path_of};
 use crate::journal;
 use crate::objects::ObjectSink;
 use crate::sink::AnySink;
@@ -33,20 +35,29 @@ pub const RESULTS: &str = "results.jsonl";
 /// The name of the receipt.
 pub const RECEIPT: &str = "receipt.json";
 const SEGMENTS: &str = "segments";
-const LONG_OUTPUTS: &str = "stdout";
+pub(crate) const LONG_OUTPUTS: &str = "stdout";
 const LOGS: &str = "logs";
-/// The longest output of a program that is kept in its record.
+/// Prefix of files that are written before they get their names.
+const TEMPORARY: &str = ".tmp";
+/// How long a process waits for another one that writes to the same location. An upload may take
+/// minutes.
+const LOCK_WAIT: Duration = Duration::from_secs(600);
+/// The interval between two attempts to lock.
+const LOCK_CHECK: Duration = Duration::from_millis(10);
+/// Longest stdout of a program that is part of its record.
 #[cfg(feature = "commands")]
 const INLINE_BYTES: usize = 64 * 1_024;
 
-/// The place of a run's results, as this machine reaches it.
+/// The location of a run's results, as this machine reaches it.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Where they are, or are put together before they go elsewhere.
+    /// The folder of the results, or of files that are built before they are uploaded.
     folder: PathBuf,
     objects: Option<ObjectSink>,
-    /// Whether other machines have results of their own.
+    /// Whether each machine keeps the results of its own work.
     is_local: bool,
+    /// Permissions of its files, before the umask.
+    mode: u32,
 }
 
 /// Uploads long outputs of programs to the object store of the results.
@@ -55,8 +66,8 @@ struct Uploads(ObjectSink);
 
 #[cfg(feature = "commands")]
 impl SpillStore for Uploads {
-    fn place(&self, name: &str) -> String {
-        self.0.place(name)
+    fn url_of(&self, name: &str) -> String {
+        self.0.url_of(name)
     }
 
     fn put_file<'a>(
@@ -68,65 +79,74 @@ impl SpillStore for Uploads {
     }
 }
 
-/// The result file, as it was built, and not yet where it belongs.
+/// A result file that was built and not yet published.
 pub(crate) struct Built {
     file: tempfile::NamedTempFile,
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) bytes: u64,
     pub(crate) digest: String,
-    /// How many results it holds.
+    /// Number of results in it.
     pub items: u64,
-    /// How many are on other machines.
+    /// Number of results on other machines.
     pub elsewhere: u64,
 }
 
 impl Output {
-    /// Where a run's results are.
+    /// Opens the location of a run's results.
     pub async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
+        let mode = RESULT_MODE;
         Ok(match results {
             Results::Folder { path } => {
-                Self { folder: path_of(path), objects: None, is_local: false }
+                Self { folder: path_of(path), objects: None, is_local: false, mode }
             }
             Results::Objects { url } => {
                 let objects = ObjectSink::open(url.clone()).await;
                 let objects = objects.with_context(|| format!("{url} cannot be opened"))?;
                 let folder = default_folder(state, name);
-                Self { folder, objects: Some(objects), is_local: false }
+                Self { folder, objects: Some(objects), is_local: false, mode }
             }
             Results::Local => {
-                Self { folder: default_folder(state, name), objects: None, is_local: true }
+                Self { folder: default_folder(state, name), objects: None, is_local: true, mode }
             }
         })
     }
 
-    /// The folder of this machine in which they are, or are put together.
+    /// Closes the files to other users, if the results show secrets.
+    pub(crate) fn for_mode(mut self, mode: Mode) -> Self {
+        if let Mode::Scan { shows_secrets: true } = mode {
+            self.mode = SECRET_MODE;
+        }
+        self
+    }
+
+    /// The folder of the results on this machine, or of files that are built before an upload.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether every machine sees the same place.
+    /// Whether every machine sees the same location.
     pub const fn is_the_same_for_all(&self) -> bool {
         self.objects.is_some()
     }
 
-    /// The object store in which they are, if they are in one.
+    /// The object store of the results, if they are in one.
     pub const fn objects(&self) -> Option<&ObjectSink> {
         self.objects.as_ref()
     }
 
-    /// What a file among the results is called.
-    pub fn place(&self, file: &str) -> String {
+    /// The path or URL of a file of the results.
+    pub fn location(&self, file: &str) -> String {
         match &self.objects {
-            Some(objects) => objects.place(file),
+            Some(objects) => objects.url_of(file),
             None => self.folder.join(file).display().to_string(),
         }
     }
 
-    /// Where segments go.
+    /// The sink of the segments.
     #[must_use]
     pub fn sink(&self) -> impl Sink + use<> {
-        let folder = || FolderSink::new(self.folder.join(SEGMENTS));
+        let folder = || FolderSink::new(self.folder.join(SEGMENTS)).mode(self.mode);
         match &self.objects {
             Some(objects) => AnySink::Objects(objects.clone()),
             None if self.is_local => AnySink::Local(folder()),
@@ -134,7 +154,7 @@ impl Output {
         }
     }
 
-    /// Where long outputs of programs go.
+    /// The storage of long outputs of programs.
     #[cfg(feature = "commands")]
     #[must_use]
     pub fn spill(&self) -> Spill {
@@ -145,26 +165,26 @@ impl Output {
         }
     }
 
-    /// Where persistent programs of a run write what they have to say. The folder is the run's own:
-    /// whoever says where results go may have a folder for logs there.
+    /// The folder for logs of persistent programs. It is named after the run, because the user may
+    /// have other files in a folder `logs`.
     #[cfg(feature = "commands")]
     pub(crate) fn logs(&self, run: RunId) -> PathBuf {
         self.folder.join(LOGS).join(shown(run))
     }
 
-    /// Everybody needs a folder, if only to put things together.
-    pub(crate) fn make_folder(&self) -> anyhow::Result<()> {
+    /// Creates the local folder, which is needed for every location.
+    pub(crate) fn create_folder(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder)
-            .with_context(|| format!("{} cannot be made", self.folder.display()))
+            .with_context(|| format!("{} cannot be created", self.folder.display()))
     }
 
     async fn read(&self, file: &str) -> anyhow::Result<Option<Vec<u8>>> {
         match &self.objects {
             Some(objects) => Ok(objects.get(file).await?.map(Vec::from)),
-            None => match fs::read(self.folder.join(file)) {
+            None => match read_file(&self.folder.join(file)) {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error).with_context(|| self.place(file)),
+                Err(error) => Err(error).with_context(|| self.location(file)),
             },
         }
     }
@@ -176,28 +196,25 @@ impl Output {
                 let path = self.folder.join(file);
                 if let Some(folder) = path.parent() {
                     fs::create_dir_all(folder)
-                        .with_context(|| format!("{} cannot be made", folder.display()))?;
+                        .with_context(|| format!("{} cannot be created", folder.display()))?;
                 }
-                write_whole(&path, &bytes)
+                write_atomically(&path, &bytes, self.mode)
             }
         }
     }
 
-    /// Keeps others on this machine from saying whose the place is, or what it holds, until it is
-    /// dropped. Where there are no locks, as in an object store, nobody is kept from it.
+    /// Locks the location against other processes of this machine, until the result is dropped.
+    /// Where locks are not supported, it is not locked. Fails if another process holds the lock for
+    /// too long.
     ///
-    /// It is waited for on a thread of its own: another task of this process may have the lock, and
-    /// needs threads to get on.
-    pub(crate) async fn lock(&self) -> Option<File> {
+    /// Waits on the blocking pool, because another task of this process may hold the lock and need
+    /// this thread.
+    pub(crate) async fn lock(&self) -> anyhow::Result<Option<File>> {
         let folder = self.folder.clone();
-        let locked = tokio::task::spawn_blocking(move || {
-            let folder = File::open(folder).ok()?;
-            folder.lock().ok().map(|()| folder)
-        });
-        locked.await.ok().flatten()
+        tokio::task::spawn_blocking(move || lock_folder(&folder, LOCK_WAIT)).await?
     }
 
-    /// Puts the result file and the receipt where they belong.
+    /// Publishes the result file and the receipt.
     pub(crate) async fn publish(
         &self,
         run: RunId,
@@ -239,14 +256,16 @@ impl Output {
         let mut journals = Vec::new();
         let mut names = objects.names(&format!("{SEGMENTS}/{}", shown(run))).await?;
         names.sort();
-        for name in names.iter().filter(|name| name.contains(&format!("/{}", journal::PREFIX))) {
+        for name in
+            names.iter().filter(|name| name.rsplit('/').next().is_some_and(journal::is_name))
+        {
             journals.extend(objects.get(name).await?.map(Vec::from));
         }
         Ok(journals)
     }
 
-    /// The folder in which the result file and the receipt can be read, if they are there; a
-    /// temporary one, if they have to be fetched.
+    /// A folder with the result file and the receipt, as far as they exist. It is a temporary one
+    /// if they have to be downloaded.
     pub async fn readable(&self) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
         let Some(objects) = &self.objects else { return Ok((self.folder.clone(), None)) };
         let folder = tempfile::tempdir()?;
@@ -259,8 +278,8 @@ impl Output {
         Ok((folder.path().to_owned(), Some(folder)))
     }
 
-    /// Builds the result file from what the cursors of all shards name. It can be done again and
-    /// by several at once.
+    /// Builds the result file from the extents that the cursors of all shards name. It can be
+    /// repeated, and done by several processes at once.
     pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
         let file = self
             .new_unfinished(run)
@@ -284,8 +303,8 @@ impl Output {
             }
         }
         let file = writer.into_inner().map_err(|error| error.into_error())?;
-        let (place, digest) = (self.place(RESULTS), hasher.finalize().to_hex().to_string());
-        Ok(Built { file, place, bytes, digest, items, elsewhere })
+        let (location, digest) = (self.location(RESULTS), hasher.finalize().to_hex().to_string());
+        Ok(Built { file, location, bytes, digest, items, elsewhere })
     }
 }
 
@@ -300,44 +319,87 @@ fn journals_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     for entry in entries {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with(journal::PREFIX) {
-            journals.insert(name, fs::read(entry.path())?);
+        if journal::is_name(&name) {
+            journals.insert(name, read_file(&entry.path())?);
         }
     }
     Ok(journals)
 }
 
-/// A file that can be read by whoever may read what others write here.
-fn new_file(folder: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
-    let mut file = tempfile::Builder::new();
-    file.prefix(prefix).permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
+fn lock_folder(folder: &Path, wait: Duration) -> anyhow::Result<Option<File>> {
+    let Ok(file) = File::open(folder) else { return Ok(None) };
+    let deadline = Instant::now() + wait;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        anyhow::ensure!(
+            Instant::now() < deadline,
+            "{} has locked {} for {wait:?}; wait until it has written its results, or stop it",
+            lock_holders(folder),
+            folder.display()
+        );
+        std::thread::sleep(LOCK_CHECK);
+    }
 }
 
+/// Reads a regular file.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Creates a temporary file with these permissions before the umask.
+fn new_file(folder: &Path, prefix: &str, mode: u32) -> io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new();
+    file.prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)
+}
+
+/// The folder for results of a run. Its name is one plain file name.
 pub(crate) fn default_folder(state: &Path, name: RunName) -> PathBuf {
     state.join("runs").join(name.as_str())
 }
 
-/// The id of a run, for people.
+/// The id of a run as text.
 #[must_use]
 pub fn shown(run: RunId) -> String {
     run.to_string()
 }
 
-/// The run that is shown so, if one is.
-fn run_shown(text: &str) -> Option<RunId> {
+/// Parses the id of a run.
+fn parse_run(text: &str) -> Option<RunId> {
     let run = RunId::from_raw(u64::from_str_radix(text, 16).ok()?);
     (shown(run) == text).then_some(run)
 }
 
-/// Writes a file that appears whole or not at all.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file atomically, with these permissions before the umask.
+pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
-        let mut file = new_file(folder, ".tmp")?;
+        let mut file = new_file(folder, TEMPORARY, mode)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         File::open(folder)?.sync_all()
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_for_a_locked_location_ends_and_names_the_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = lock_folder(folder.path(), Duration::ZERO).unwrap().unwrap();
+        let refused = lock_folder(folder.path(), Duration::ZERO).unwrap_err().to_string();
+        let holder = format!("process {}", std::process::id());
+        assert!(refused.contains(&holder) || refused.contains("another process"), "{refused}");
+        drop(held);
+        assert!(lock_folder(folder.path(), Duration::ZERO).unwrap().is_some());
+    }
 }

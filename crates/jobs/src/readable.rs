@@ -1,27 +1,27 @@
-//! What people are shown of keys, sizes and times.
+//! Formatting of keys, texts, sizes and times for a terminal.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Longest key that is shown whole, in bytes.
+/// Longest key that is shown in full, in bytes.
 const LONGEST: usize = 48;
 
-/// A key for a terminal: printable, and not long.
+/// A key, escaped and shortened.
 pub fn readable(key: &[u8]) -> String {
     let shown = key.iter().take(LONGEST).flat_map(|byte| byte.escape_ascii());
     let text: String = shown.map(char::from).collect();
     if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
 }
 
-/// A text of somebody else for a terminal: on one line, and nothing in it is obeyed.
+/// An untrusted text on one line, with control characters escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_obeyed) {
+    if !text.chars().any(is_control) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
         match u8::try_from(letter) {
-            _ if !is_obeyed(letter) => shown.push(letter),
+            _ if !is_control(letter) => shown.push(letter),
             Ok(byte) => shown.extend(byte.escape_ascii().map(char::from)),
             Err(_) => shown.extend(letter.escape_unicode()),
         }
@@ -29,9 +29,9 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with it than to show it: it moves, colours, or turns the
-/// direction of what follows. A tab does no harm.
-fn is_obeyed(letter: char) -> bool {
+/// Whether a character controls a terminal: the cursor, colours, or the direction of text. A tab is
+/// harmless.
+fn is_control(letter: char) -> bool {
     letter != '\t'
         && (letter.is_control()
             || matches!(
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_shown() {
+    fn keys_are_escaped_and_shortened() {
         assert_eq!(readable(b"a/\x1b[2J\n\xff"), "a/\\x1b[2J\\n\\xff");
         assert_eq!(readable(&[b'a'; 60]).chars().count(), LONGEST + 1);
     }
 
     #[test]
-    fn text_of_others_is_shown_and_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("caf\u{e9}\tau lait"), "caf\u{e9}\tau lait");
         assert_eq!(printable("x\x1b[31mred\ny\x7f"), "x\\x1b[31mred\\ny\\x7f");
         assert_eq!(printable("\u{9b}2J\u{202e}"), "\\x9b2J\\u{202e}");

@@ -1,4 +1,4 @@
-//! What a run covered, on record.
+//! The receipt: what a run covered.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::journal::{Tally, Uncovered, Why};
 use crate::output::{Built, shown};
 use crate::readable::readable;
 
-/// What a run covered. `shardwright verify` finds out the same another way.
+/// What a run covered. `shardwright verify` recomputes it in another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The version of the format.
@@ -22,70 +22,70 @@ pub struct Receipt {
     pub run: String,
     /// Its name.
     pub name: String,
-    /// What its source is called.
+    /// The name of its source.
     pub source: String,
     pub(crate) fingerprint: String,
-    /// When a source that may change was listed, in milliseconds since 1970.
+    /// Time when a source that may change was listed, in milliseconds since 1970.
     pub(crate) listed_at_ms: Option<u64>,
-    /// What was run.
+    /// The command.
     pub command: Vec<KeyText<'static>>,
-    /// `completed`, or `dispatched` if what was under way at a kill may be missing.
+    /// `completed`, or `dispatched` if items in progress at a kill may be missing.
     pub cursor: String,
     pub(crate) started_at_ms: u64,
-    /// When the run ended, in milliseconds since 1970.
+    /// Time when the run ended, in milliseconds since 1970.
     pub ended_at_ms: Option<u64>,
     /// Keys whose result is in the result file.
     pub keys: u64,
-    /// Bytes of the source that they stand for.
+    /// Their bytes in the source.
     pub bytes: u64,
-    /// How often an item was tried again.
+    /// Number of retries of items.
     pub retries: u64,
-    /// Writes that were repeated and took effect once.
+    /// Retried writes that took effect once.
     pub(crate) replays_absorbed: u64,
-    /// Writes of workers that had been replaced.
+    /// Rejected writes of replaced workers.
     pub(crate) stale_writes_refused: u64,
-    /// Keys whose result is that they failed; with cursors that are `completed` they are parked.
+    /// Keys whose result is a failure. With `completed` cursors, failing keys are parked instead.
     pub failed: u64,
-    /// How often a shard was taken up.
+    /// Number of acquires of shards.
     pub acquired: u64,
-    /// Shards that were made out of others.
+    /// Shards that were split off.
     pub splits: u64,
     pub(crate) coverage: Coverage,
-    /// What is not covered, because it failed.
+    /// Ranges that are not covered, because an item failed.
     pub parked: Vec<ParkedItem>,
-    /// How many things in the source were no items, by why.
+    /// Skipped entries of the source, per reason.
     pub passed_over: BTreeMap<Why, u64>,
-    /// Those of them in which items may be that nobody has seen: the first thousand.
+    /// The first thousand entries that could not be read, and may contain items.
     pub(crate) uncovered: Vec<Uncovered>,
     /// The result file.
     pub results: ResultFile,
 }
 
-/// That the shards' ranges are the whole, each key in just one of them.
+/// The ranges of the shards, which cover each key once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Coverage {
-    /// The first key that could be there, in hex.
+    /// Start of the first range, in hex.
     pub start: String,
-    /// The first behind all that could be there, in hex.
+    /// End of the last range, in hex.
     pub end: String,
-    /// Each begins where the one before it ends.
+    /// Each range starts where the one before ends.
     pub ranges: Vec<Range>,
     pub(crate) gaps: u64,
     pub(crate) overlaps: u64,
-    /// Ranges in which everything is done.
+    /// Number of completed ranges.
     pub done: u64,
 }
 
 /// The keys of one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
-    /// Its first key, in hex.
+    /// Start of the range, in hex.
     pub start: String,
-    /// The first behind it, in hex.
+    /// End of the range, in hex.
     pub end: String,
-    /// How many keys of it are committed.
+    /// Committed keys.
     pub keys: u64,
-    /// Whether everything in it is.
+    /// Whether the range is completed.
     pub done: bool,
 }
 
@@ -94,32 +94,32 @@ pub struct Range {
 pub struct ParkedItem {
     /// The shard.
     pub shard: String,
-    /// The key behind which nothing is done.
+    /// The last committed key.
     pub after: Option<KeyText<'static>>,
     /// The end of the range.
     pub end: KeyText<'static>,
-    /// Why, in a word.
+    /// The reason.
     pub reason: String,
-    /// What is known about it.
+    /// The item and its error.
     pub detail: String,
 }
 
 /// The result file, as it was when the receipt was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
-    /// Where it is.
+    /// Its path or URL.
     pub file: String,
     /// Keys whose results are in it.
     pub keys: u64,
-    /// Keys whose results other machines have.
+    /// Keys whose results are on other machines.
     pub elsewhere: u64,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
     pub(crate) blake3: String,
 }
 
 impl Receipt {
-    /// Writes down what the store says; `shards` are in key order.
+    /// Builds the receipt from the store. `shards` are in key order.
     pub(crate) fn new(
         name: RunName,
         record: &RunRecord,
@@ -168,7 +168,7 @@ impl Receipt {
             passed_over: tally.passed_over,
             uncovered: tally.uncovered,
             results: ResultFile {
-                file: built.place.clone(),
+                file: built.location.clone(),
                 keys: built.items,
                 elsewhere: built.elsewhere,
                 bytes: built.bytes,
@@ -177,14 +177,14 @@ impl Receipt {
         })
     }
 
-    /// A few lines for people.
+    /// A summary as text.
     pub fn lines(&self) -> Vec<String> {
         let Coverage { ranges, gaps, overlaps, done, .. } = &self.coverage;
         let mut lines = vec![
             format!("{} keys, {} bytes; each committed once", self.keys, self.bytes),
             format!(
-                "{done} of {} ranges done, {gaps} gaps, {overlaps} overlaps; {} splits, shards \
-                 taken up {} times",
+                "{done} of {} ranges done, {gaps} gaps, {overlaps} overlaps; {} splits, {} \
+                 acquires",
                 ranges.len(),
                 self.splits,
                 self.acquired
@@ -195,12 +195,10 @@ impl Receipt {
             ),
         ];
         if self.cursor == "dispatched" {
-            lines.push(
-                "items counted when handed out: those under way at a kill are missing".into(),
-            );
+            lines.push("cursors moved at dispatch: items in progress at a kill are missing".into());
         }
         if self.failed > 0 {
-            lines.push(format!("{} failed; their results say why", self.failed));
+            lines.push(format!("{} items failed; their results have the errors", self.failed));
         }
         if !self.parked.is_empty() {
             lines.push(format!(
@@ -212,21 +210,20 @@ impl Receipt {
         for item in self.parked.iter().take(10) {
             lines.push(format!("  {} {}: {}", item.shard, item.reason, first_line(&item.detail)));
         }
-        self.tell_passed_over(&mut lines);
+        self.add_skipped(&mut lines);
         lines.push(format!("results  {}", self.results.file));
         if self.results.elsewhere > 0 {
             let here = self.results.keys;
             let whole = here + self.results.elsewhere;
-            lines.push(format!("results of this machine only: {here} of {whole}"));
+            lines.push(format!("this machine has {here} of {whole} results"));
         }
         lines
     }
 
-    fn tell_passed_over(&self, lines: &mut Vec<String>) {
+    fn add_skipped(&self, lines: &mut Vec<String>) {
         let unread = self.unread();
         if unread > 0 {
-            let nothing = "and nothing in them is covered";
-            lines.push(format!("{unread} places could not be read, {nothing}:"));
+            lines.push(format!("{unread} entries could not be read, and are not covered:"));
         }
         for Uncovered { key, why, detail } in self.uncovered.iter().take(10) {
             let key = readable(&key.to_bytes().unwrap_or_default());
@@ -237,17 +234,17 @@ impl Receipt {
         let others: Vec<String> =
             others.map(|(why, count)| format!("{count} {}", why.word())).collect();
         if !others.is_empty() {
-            lines.push(format!("passed over: {}", others.join(", ")));
+            lines.push(format!("skipped: {}", others.join(", ")));
         }
     }
 
-    /// In how many places items may be that nobody has seen.
+    /// Number of entries that could not be read, and may contain items.
     fn unread(&self) -> u64 {
         let unread = self.passed_over.iter().filter(|(why, _)| why.is_uncovered());
         unread.map(|(_, count)| count).sum()
     }
 
-    /// Whether everything that could be there was done.
+    /// Whether every item was covered and succeeded.
     pub fn is_whole(&self) -> bool {
         self.parked.is_empty() && self.failed == 0 && self.unread() == 0
     }

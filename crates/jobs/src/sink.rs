@@ -1,4 +1,4 @@
-//! Segments, wherever results go.
+//! The sink of a run, by the location of its results.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 use crate::objects::{ObjectSegment, ObjectSink};
 
-/// Whichever place was chosen.
+/// The sink, by location.
 pub(crate) enum AnySink {
     Folder(FolderSink),
-    /// A folder of this machine, where others have folders of their own.
+    /// A folder of this machine. Other machines have their own.
     Local(FolderSink),
     Objects(ObjectSink),
 }
 
-/// A segment there.
+/// A segment of the sink.
 pub(crate) enum AnySegment {
     File(FileSegment),
     Objects(ObjectSegment),
@@ -47,7 +47,7 @@ impl Sink for AnySink {
         }
     }
 
-    /// A fence has one owner, so a segment is on the machine that made it and nowhere else.
+    /// A fence has one owner, so only the machine that wrote a segment has it.
     fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool {
         match self {
             Self::Local(sink) => !sink.segment_path(run, extent.shard, extent.fence).exists(),

@@ -1,4 +1,4 @@
-//! Where the items of a run come from.
+//! The source of a run.
 
 mod journaled;
 
@@ -10,31 +10,33 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::{
-    LineConnector, LineOptions, Separator, TreeConnector, TreeOptions, spool,
+    LineConnector, LineOptions, ObjectUrl, PlainName, Separator, TreeConnector, TreeOptions,
+    percent_decoded, spool,
 };
 use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_process::KeyText;
 #[cfg(feature = "commands")]
 use shardwright_process::scan::uri;
+use shardwright_store::create_private_folder;
 use shardwright_worker::connector::{
     Connector, ConnectorError, KeyRange, Page, PageLimit, Position, SharedConnector,
     SourceEstimate, SourceFingerprint,
 };
 
 pub use self::journaled::JournaledSource;
-use crate::description::{Results, path_of, path_text};
+use crate::description::{Results, is_canonical, object_url, path_of, path_text};
 use crate::objects::ObjectConnector;
 use crate::options::JobOptions;
 use crate::readable::{printable, readable};
 
-/// The folder for what came through pipes.
+/// The folder for spooled input.
 const SPOOL: &str = "spool";
-/// The folder for what makes files of rows quick to read.
+/// The folder for indexes of files of rows.
 const INDEX: &str = "index";
-/// What the name of a file begins with that is still coming through a pipe.
+/// Prefix of files that are still being spooled.
 const ARRIVING: &str = "arriving-";
 
-/// A source, as it is written down with its run.
+/// A source, as it is stored with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
@@ -49,66 +51,86 @@ pub enum Source {
     Lines {
         /// The file, absolute.
         path: KeyText<'static>,
-        /// Whether rows end with a zero.
+        /// Whether rows are separated by NUL.
         null: bool,
-        /// Whether they came through a pipe, and the file is ours.
+        /// Whether the file was spooled from stdin.
         piped: bool,
     },
     /// The objects of a store.
     Objects {
-        /// Its address.
-        url: String,
+        /// Its URL.
+        #[serde(with = "object_url")]
+        url: ObjectUrl,
     },
     /// A connector in the code of a program.
     Library {
-        /// What tells it from another.
+        /// The identity in its fingerprint.
         identity: String,
     },
 }
 
 impl Source {
-    /// The requested source; a pipe is read to its end.
+    /// The requested source. Stdin is spooled to its end.
     pub(crate) async fn from_options(options: &JobOptions, state: &Path) -> anyhow::Result<Self> {
+        if let Some(source) = Self::without_stdin(options)? {
+            return Ok(source);
+        }
+        let path = path_text(&read_pipe(state).await?);
+        Ok(Self::Lines { path, null: options.null, piped: true })
+    }
+
+    /// The requested source, unless it is stdin.
+    pub(crate) fn without_stdin(options: &JobOptions) -> anyhow::Result<Option<Self>> {
         if let Some(lines) = &options.lines {
-            let piped = lines.as_os_str() == "-";
-            let path = if piped { read_pipe(state).await? } else { file_of_rows(lines)? };
-            return Ok(Self::Lines { path: path_text(&path), null: options.null, piped });
+            if lines.as_os_str() == "-" {
+                return Ok(None);
+            }
+            let path = path_text(&file_of_rows(lines)?);
+            return Ok(Some(Self::Lines { path, null: options.null, piped: false }));
         }
         let source = options.source.as_deref().unwrap_or_default();
         if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
-            return Ok(Self::Objects { url: url.to_owned() });
+            return Ok(Some(Self::Objects { url: url.into() }));
         }
         let path = absolute(Path::new(source))?;
         if path.is_file() {
             anyhow::ensure!(
                 !options.is_scan(),
-                "{} is a file; name the folder that it is in, which is looked through",
+                "{} is a file; name its folder, whose files are scanned",
                 path.display()
             );
             let path = path.display();
-            anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
+            anyhow::bail!("{path} is a file; use `--lines {path}` to process its rows");
         }
-        Ok(Self::Tree { path: path_text(&path), gitignore: options.gitignore })
+        Ok(Some(Self::Tree { path: path_text(&path), gitignore: options.gitignore }))
     }
 
-    /// What it is called, for people.
+    /// Whether this program can have stored the source.
+    pub(crate) fn is_valid(&self) -> bool {
+        match self {
+            Self::Tree { path, .. } | Self::Lines { path, .. } => is_canonical(path),
+            Self::Objects { .. } | Self::Library { .. } => true,
+        }
+    }
+
+    /// Its name, safe for a terminal.
     pub fn title(&self) -> String {
         printable(&self.shown()).into_owned()
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn shown(&self) -> String {
         match self {
             Self::Lines { piped: true, .. } => "the rows of a pipe".to_owned(),
             Self::Tree { path, .. } | Self::Lines { path, .. } => {
                 path_of(path).display().to_string()
             }
-            Self::Objects { url } => url.clone(),
+            Self::Objects { url } => url.to_string(),
             Self::Library { identity } => identity.clone(),
         }
     }
 
-    /// The address below which its items are, with a slash at its end.
+    /// The URL of its items, with a trailing slash.
     #[cfg(feature = "commands")]
     pub fn base(&self) -> String {
         match self {
@@ -116,17 +138,17 @@ impl Source {
                 let path = uri(&path.to_bytes().unwrap_or_default());
                 format!("file://{}/", path.trim_end_matches('/'))
             }
-            Self::Objects { url } => format!("{}/", url.trim_end_matches('/')),
+            Self::Objects { url } => trailing(url),
             Self::Library { identity } => format!("{identity}/"),
         }
     }
 
-    /// Whether what is kept at an address, or in a folder, would be items of it. A tree passes its
-    /// own folders over, wherever they are in it.
+    /// Whether results at a location would become items of the source. A tree skips the folders of
+    /// its own run.
     pub fn holds(&self, results: &Results) -> bool {
         match results {
-            Results::Objects { url: address } => match self {
-                Self::Objects { url } => trailing(address).starts_with(&trailing(url)),
+            Results::Objects { url: results } => match self {
+                Self::Objects { url } => trailing(results).starts_with(&trailing(url)),
                 Self::Tree { .. } | Self::Lines { .. } | Self::Library { .. } => false,
             },
             Results::Folder { path } => self.holds_folder(&path_of(path)),
@@ -134,27 +156,48 @@ impl Source {
         }
     }
 
-    /// Whether it is an object store whose objects are the files of a folder on this machine, and
-    /// `folder` is in it.
+    /// Whether the source is a `file://` URL of a folder that contains `folder`.
     pub(crate) fn holds_folder(&self, folder: &Path) -> bool {
         let Self::Objects { url } = self else { return false };
-        let root = folder_of_url(url).map(|root| std::fs::canonicalize(&root).unwrap_or(root));
+        let root =
+            folder_of_url(url.as_str()).map(|root| std::fs::canonicalize(&root).unwrap_or(root));
         root.is_some_and(|root| folder.starts_with(root))
     }
 
-    /// A key as people call it: a row by its number, counted from one.
+    /// Rejects a source that contains a folder of the run and cannot skip it.
+    pub(crate) fn ensure_apart(&self, folder: &Path) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.holds_folder(folder),
+            "{} is part of the source; give the source as a folder instead of a URL, which skips \
+             that folder",
+            folder.display()
+        );
+        Ok(())
+    }
+
+    /// Rejects a source of which the results would become items.
+    pub(crate) fn ensure_without(&self, results: &Results) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.holds(results),
+            "{} is part of the source; results would become items",
+            results.location()
+        );
+        Ok(())
+    }
+
+    /// A key for display: a row by its number, from 1.
     pub fn key_shown(&self, key: &[u8]) -> String {
         let row = match self {
             Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
             Self::Tree { .. } | Self::Objects { .. } | Self::Library { .. } => None,
         };
         match row.and_then(decode_manifest_row_key) {
-            // What goes on behind a row's key is the place right behind it.
+            // A bound that extends a row's key is right behind the row.
             Some(row) if key.len() > ManifestRowKey::ENCODED_LEN => {
                 format!("row {}", row.row.saturating_add(2))
             }
             Some(row) => format!("row {}", row.row.saturating_add(1)),
-            // No name has a zero in it; as the last byte it means what follows right behind.
+            // No name contains NUL. As the last byte it means right behind the name.
             None => match key.split_last() {
                 Some((0, name)) => format!("behind {}", readable(name)),
                 _ => readable(key),
@@ -162,20 +205,19 @@ impl Source {
         }
     }
 
-    /// The files in a state folder that serve to read it, and nothing else.
+    /// Files in a state folder that only serve to read the source.
     pub fn kept_in(&self, state: &Path) -> Vec<PathBuf> {
         let Self::Lines { path, piped, .. } = self else { return Vec::new() };
-        let path = path_of(path);
+        let (path, spool) = (path_of(path), state.join(SPOOL));
         let mut kept = vec![index_of(&path, state)];
-        // What came through a pipe into another folder is for others to take away.
-        if *piped && path.starts_with(state.join(SPOOL)) {
-            kept.push(path);
-        }
+        // A spooled file in another state folder is not ours to delete.
+        let spooled = PlainName::of(&path, &spool).filter(|_| *piped);
+        kept.extend(spooled.map(|name| name.in_folder(&spool)));
         kept
     }
 
-    /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
-    /// item.
+    /// Opens the source. Items are named by the path as `given`, if it is the same folder. Files in
+    /// `ours` are not items.
     pub async fn open(
         &self,
         given: Option<&Path>,
@@ -187,7 +229,7 @@ impl Source {
                 let options =
                     TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
                 let path = path_of(path);
-                // The same words may mean another folder elsewhere.
+                // A relative path may name another folder here.
                 let is_same =
                     |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
                 let named = given.filter(is_same).unwrap_or(&path).to_owned();
@@ -196,7 +238,7 @@ impl Source {
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);
                 let separator = if *null { Separator::Nul } else { Separator::Newline };
-                std::fs::create_dir_all(state.join(INDEX))?;
+                create_private_folder(&state.join(INDEX))?;
                 let index = Some(index_of(&path, state));
                 let options = LineOptions { separator, index, ..LineOptions::default() };
                 LineConnector::open_with(path, options).await.map(AnyConnector::Lines)
@@ -205,7 +247,8 @@ impl Source {
                 ObjectConnector::open(url.clone()).await.map(AnyConnector::Objects)
             }
             Self::Library { .. } => anyhow::bail!(
-                "the source {} is code of the program that began the run: run that program again",
+                "the source {} is code of the program that started the run; start that \
+                 program again",
                 self.title()
             ),
         };
@@ -218,55 +261,45 @@ fn index_of(path: &Path, state: &Path) -> PathBuf {
     state.join(INDEX).join(&digest.to_hex()[..16])
 }
 
-fn trailing(address: &str) -> String {
-    format!("{}/", address.trim_end_matches('/'))
+fn trailing(url: &ObjectUrl) -> String {
+    format!("{}/", url.as_str().trim_end_matches('/'))
 }
 
-/// The folder that an address like `file:///data` means.
+/// The folder of a `file://` URL.
 pub(crate) fn folder_of_url(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("file://")?;
     let path = path.strip_prefix("localhost").unwrap_or(path);
-    let (bytes, mut decoded) = (path.as_bytes(), Vec::with_capacity(path.len()));
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).and_then(|digits| str::from_utf8(digits).ok());
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escaped.filter(|_| byte == b'%') {
-            Some(value) => decoded.push(value),
-            None => decoded.push(byte),
-        }
-        at += if byte == b'%' && escaped.is_some() { 3 } else { 1 };
-    }
-    path.starts_with('/').then(|| OsString::from_vec(decoded).into())
+    path.starts_with('/').then(|| OsString::from_vec(percent_decoded(path)).into())
 }
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::canonicalize(path).with_context(|| format!("{} cannot be found", path.display()))
+    std::fs::canonicalize(path)
+        .with_context(|| format!("{} does not exist or cannot be read", path.display()))
 }
 
-/// A file whose rows can be read again by whoever goes on. Of anything else it is said what to do
-/// instead; a pipe that the shell made has no path that could be followed.
+/// Checks that rows can be read again when the run is resumed. The error for a folder or a pipe
+/// names the alternative.
 fn file_of_rows(path: &Path) -> anyhow::Result<PathBuf> {
     let (found, shown) = (std::fs::metadata(path), path.display());
     anyhow::ensure!(
         !found.as_ref().is_ok_and(|found| found.is_dir()),
-        "{shown} is a folder; say it without `--lines` to work on its files"
+        "{shown} is a folder; omit `--lines` to process its files"
     );
     anyhow::ensure!(
         !found.is_ok_and(|found| !found.is_file()),
-        "{shown} is not a file that can be read twice; say `--lines -` and give the rows as input, \
-         which is kept"
+        "{shown} is not a file that can be read twice; use `--lines -` and write the rows to \
+         stdin, which is stored"
     );
     absolute(path)
 }
 
-/// Keeps what comes through the pipe, under a name made of what it is.
+/// Spools stdin into a file that is named by its digest.
 async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
     let folder = state.join(SPOOL);
-    std::fs::create_dir_all(&folder)?;
-    // Others that have the folder as well may have the same process ids.
+    create_private_folder(&folder)?;
+    // Random, because processes of other machines may share the folder.
     let arriving = folder.join(format!("{ARRIVING}{:016x}", fastrand::u64(..)));
-    spool(std::io::stdin(), &arriving).await.context("the input cannot be kept")?;
+    spool(std::io::stdin(), &arriving).await.context("stdin cannot be stored")?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&arriving)?)?;
     let kept = folder.join(&hasher.finalize().to_hex()[..32]);
@@ -274,7 +307,7 @@ async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
     absolute(&kept)
 }
 
-/// The files of pipes that ended before they were read, and were left behind long ago.
+/// Incomplete spool files older than `age`.
 pub fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(state.join(SPOOL)) else { return Vec::new() };
     let is_old = |path: &PathBuf| {
@@ -283,13 +316,14 @@ pub fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
     };
     let is_arriving = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        name.starts_with(ARRIVING.as_bytes()) || name.starts_with(b".spool-")
+        let is_named = name.starts_with(ARRIVING.as_bytes()) || name.starts_with(b".spool-");
+        is_named && path.symlink_metadata().is_ok_and(|found| found.is_file())
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(is_arriving).filter(is_old).collect()
 }
 
-/// Whichever source was chosen.
+/// The connector, by the kind of source.
 pub enum AnyConnector {
     /// The files of a folder.
     Tree(TreeConnector),
@@ -297,11 +331,11 @@ pub enum AnyConnector {
     Lines(LineConnector),
     /// The objects of a store.
     Objects(ObjectConnector),
-    /// One in the code of a program.
+    /// A connector in the code of a program.
     Library(SharedConnector),
 }
 
-/// Does with whichever source it is what is said.
+/// Evaluates an expression with the connector of any variant.
 macro_rules! with {
     ($any:ident, $connector:ident => $work:expr) => {
         match $any {
@@ -354,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_shown_as_people_call_them() {
+    fn keys_are_shown_as_names_or_row_numbers() {
         let tree = Source::Tree { path: path_text(Path::new("/data")), gitignore: false };
         assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
         assert_eq!(tree.key_shown(b"a/b.txt\0"), "behind a/b.txt");
@@ -366,7 +400,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_files_means_a_folder() {
+    fn only_files_directly_in_the_spool_folder_are_ours() {
+        let state = Path::new("/state");
+        let kept = |path: &str, piped| {
+            let path = path_text(Path::new(path));
+            Source::Lines { path, null: false, piped }.kept_in(state).split_off(1)
+        };
+        assert_eq!(kept("/state/spool/ab12", true), [Path::new("/state/spool/ab12")]);
+        assert!(kept("/state/spool/ab12", false).is_empty());
+        for path in ["/state/spool/../../x", "/state/spool/..", "/state/spool", "/x/spool/a"] {
+            assert!(kept(path, true).is_empty(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_url_is_a_folder() {
         let folder = |url| folder_of_url(url);
         assert_eq!(folder("file:///data/out"), Some("/data/out".into()));
         assert_eq!(folder("file://localhost/a%20b%zz%"), Some("/a b%zz%".into()));
@@ -375,9 +423,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_in_a_source_of_objects_would_be_items_of_it() {
-        let source = |url: &str| Source::Objects { url: url.to_owned() };
-        let at = |url: &str| Results::Objects { url: url.to_owned() };
+    fn results_inside_of_the_source_are_recognized() {
+        let source = |url: &str| Source::Objects { url: url.into() };
+        let at = |url: &str| Results::Objects { url: url.into() };
         assert!(source("s3://b/in").holds(&at("s3://b/in/out/")));
         assert!(source("s3://b/in/").holds(&at("s3://b/in")));
         assert!(!source("s3://b/in").holds(&at("s3://b/inner")));

@@ -1,8 +1,8 @@
-//! Finding out what a run covered, another way than the receipt was written.
+//! Verification of a receipt.
 //!
-//! The receipt is added up from cursors. This reads the result file line by line beside a fresh
-//! listing of the source, and the shards' ranges and digests from the store; it shares no code with
-//! what wrote the receipt, down to the reading of the token.
+//! The receipt is computed from cursors. The verification reads the result file line by line beside
+//! a new listing of the source, and ranges and digests from the store. It shares no code with the
+//! writer of the receipt, not even the decoder of tokens.
 
 mod listing;
 mod long_outputs;
@@ -22,9 +22,10 @@ use crate::Coordinator;
 use crate::TENANT;
 use crate::description::Description;
 use crate::objects::ObjectSink;
+use crate::output::{LONG_OUTPUTS, shown};
 use crate::source::AnyConnector;
 
-/// What does not hold.
+/// Violations that the verification found.
 #[derive(Debug, Default)]
 pub struct Findings {
     kept: Vec<String>,
@@ -35,7 +36,7 @@ pub struct Findings {
 impl Findings {
     const KEPT: usize = 50;
 
-    /// Adds what does not hold.
+    /// Adds a violation.
     pub fn add(&mut self, finding: impl Into<String>) {
         if self.kept.len() < Self::KEPT {
             self.kept.push(finding.into());
@@ -44,51 +45,51 @@ impl Findings {
         }
     }
 
-    /// Adds what is worth knowing and no fault.
+    /// Adds a note, which is not a violation.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Whether everything holds.
+    /// Whether there are no violations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// What does not hold: the first of it.
+    /// The first violations.
     #[must_use]
     pub fn kept(&self) -> &[String] {
         &self.kept
     }
 
-    /// What is worth knowing and no fault.
+    /// The notes.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// How much more does not hold.
+    /// Number of further violations.
     #[must_use]
     pub const fn more(&self) -> u64 {
         self.more
     }
 }
 
-/// What the run has left behind.
+/// The files of a run.
 pub struct Written<'a> {
-    /// Where it can be read.
+    /// The folder of the result file and the receipt.
     pub folder: &'a Path,
-    /// What the result file is called.
+    /// The path or URL of the result file.
     pub results: String,
-    /// The folder of this machine's segments, if others have folders of their own.
+    /// The folder of this machine's segments, if each machine has its own.
     pub own_segments: Option<PathBuf>,
-    /// The object store in which it is, if it is in one.
+    /// The object store of the results, if they are in one.
     pub objects: Option<&'a ObjectSink>,
     /// The journals of its processes.
     pub journals: Vec<Vec<u8>>,
 }
 
-/// Compares everything with everything.
+/// Compares receipt, results, store and source.
 pub async fn verify(
     coordinator: &Coordinator,
     name: RunName,
@@ -106,27 +107,29 @@ pub async fn verify(
     let own_segments = written.own_segments.clone();
     let location = own_segments.map_or(ResultLocation::Shared, ResultLocation::Local);
     let read = results::read(&results_path, &stored, &location, &mut findings)?;
-    long_outputs::compare(&results_path, written.objects, &mut findings).await?;
+    let outputs = written.folder.join(LONG_OUTPUTS).join(shown(run));
+    long_outputs::compare(&results_path, &outputs, written.objects, &mut findings).await?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
     if failed != read.failed && !location.is_local() {
-        findings.add(format!("{failed} items failed, and the results say {}", read.failed));
+        findings
+            .add(format!("{failed} items failed, but the results have {} failures", read.failed));
     }
-    let truth = receipt::Truth {
+    let expected = receipt::Expected {
         name,
         record: &record,
         description,
         shards: &stored,
         results: &read,
-        results_place: &written.results,
+        results_location: &written.results,
         is_local: location.is_local(),
         journals: &receipt::add_up(&written.journals),
     };
     let receipt = written.folder.join("receipt.json");
-    let admitted = receipt::compare(&receipt, &truth, &mut findings)?;
+    let admitted = receipt::compare(&receipt, &expected, &mut findings)?;
     if let Some(source) = source {
         let missing = match record.config.cursor_semantics {
             _ if location.is_local() => Missing::Elsewhere,
-            CursorSemantics::Dispatched => Missing::Foretold,
+            CursorSemantics::Dispatched => Missing::Expected,
             CursorSemantics::Completed => Missing::Fault,
         };
         let claim = Claim { whole, missing, admitted };

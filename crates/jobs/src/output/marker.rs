@@ -1,9 +1,11 @@
-//! What says whose results are in a place.
+//! Markers, which record the owner of a location of results.
 //!
-//! `run.json` says of which run the result file is, or will be: a place has one owner, and only
-//! `--fresh` gives it to another run of the same name, or `gc` when the owner is gone. Beside the
-//! segments of each run there is a marker of its own, which is there before anybody can find the
-//! run. Whoever joins the run and does not see it is in another place, whatever the path says.
+//! `run.json` names the run of the result file. A location has one owner. Only `--fresh` gives it
+//! to another run of the same name, or `gc` when the owner was deleted.
+//!
+//! Beside the segments of each run is a marker of its own. It is written before the run can be
+//! found. A process that joins the run and does not see the marker is at another location, even
+//! with the same path.
 
 use std::fmt;
 
@@ -11,34 +13,37 @@ use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
-use super::{Output, SEGMENTS, run_shown, shown};
+use super::{Output, SEGMENTS, parse_run, shown};
 use crate::Coordinator;
 use crate::TENANT;
 
-const MARKER: &str = "run.json";
+pub(super) const MARKER: &str = "run.json";
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Marker {
     run: String,
     name: String,
-    /// Whether the run is gone, and only its results are left.
+    /// Whether the run was deleted, and only its results are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_gone: bool,
-    /// Runs whose results may be here until this one has its own.
+    /// Runs whose results may be here until this run has results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     predecessors: Vec<String>,
 }
 
-/// The place of a run's results is of another run now.
+/// The location of a run's results belongs to another run now.
 #[derive(Debug)]
 pub struct Replaced {
-    place: String,
+    location: String,
 }
 
 impl fmt::Display for Replaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = &self.place;
-        write!(f, "{place} is of a later run of that name: results of this one are not written")
+        let location = &self.location;
+        write!(
+            f,
+            "{location} belongs to a later run of that name; results of this run are not written"
+        )
     }
 }
 
@@ -50,8 +55,8 @@ pub(super) fn own_marker(run: RunId) -> String {
 }
 
 impl Output {
-    /// Makes sure that results of a run can go here, and leaves its marker. Nobody else can find
-    /// the run yet.
+    /// Checks that the location is free for a run, and writes the run's marker. No other process
+    /// can find the run yet.
     pub async fn reserve(
         &self,
         name: RunName,
@@ -63,8 +68,8 @@ impl Output {
         self.write(&own_marker(run), serde_json::to_vec(&marker)?).await
     }
 
-    /// Says that the results here are of this run, if it has its name now. Whoever was held up
-    /// since it had does not take the place from the run that has it by now.
+    /// Makes the run the owner of the location, if it has its name. A delayed process does not take
+    /// the location from the run that has the name by now.
     pub(crate) async fn claim(
         &self,
         coordinator: &Coordinator,
@@ -72,7 +77,7 @@ impl Output {
         run: RunId,
         may_replace: bool,
     ) -> anyhow::Result<()> {
-        let _alone = self.lock().await;
+        let _alone = self.lock().await?;
         if coordinator.find_run(TENANT, name).await? != Some(run) {
             return Err(self.replaced());
         }
@@ -81,7 +86,7 @@ impl Output {
         if let Some(found) = found {
             wanted.predecessors = found.predecessors;
             wanted.predecessors.push(found.run);
-            // A run has its place again if the store was set back to when it had its name.
+            // A run owns the location again if the store was restored from a backup.
             wanted.predecessors.retain(|one| *one != wanted.run);
         }
         self.write(MARKER, serde_json::to_vec(&wanted)?).await
@@ -96,21 +101,21 @@ impl Output {
         let Some(found) = found else { return Ok(()) };
         anyhow::ensure!(
             found.name == wanted.name,
-            "{} is of the run {}; say another place for results with --out",
-            self.place(MARKER),
+            "{} belongs to run {}; choose another location for results with --out",
+            self.location(MARKER),
             found.name
         );
         anyhow::ensure!(
             found.run == wanted.run || found.is_gone || may_replace,
-            "{} is of a run {} that this store does not know; say --fresh to replace its results, \
-             or another place with --out",
-            self.place(MARKER),
+            "{} belongs to a run {} that is not in this store; add --fresh to replace its results, \
+             or choose another location with --out",
+            self.location(MARKER),
             found.name
         );
         Ok(())
     }
 
-    /// Makes sure that this is the place that the run's maker meant.
+    /// Checks that this is the location at which the run was created.
     pub async fn join(
         &self,
         coordinator: &Coordinator,
@@ -118,23 +123,25 @@ impl Output {
         run: RunId,
         is_begun: bool,
     ) -> anyhow::Result<()> {
-        self.make_folder()?;
         if self.is_local {
-            // Each machine has a place of its own.
+            // Each machine has its own location.
+            self.create_folder()?;
             self.reserve(name, run, true).await?;
             return self.claim(coordinator, name, run, true).await;
         }
-        // Whoever makes a run claims the place before it is begun.
+        // The creator claims the location before the run exists.
         anyhow::ensure!(
             self.is_reserved(run).await? && (!is_begun || self.is_owner(run).await?),
-            "{} does not say that results of this run go there: every worker has to reach the \
-             place that it was begun with; say --out-local to a new run if they cannot",
-            self.place(MARKER)
+            "{} does not name this run: every worker must reach the location of results that the \
+             run was started with; start a new run with --out-local if they cannot",
+            self.location(MARKER)
         );
+        // For results in an object store, the folder is local.
+        self.create_folder()?;
         if is_begun { Ok(()) } else { self.claim(coordinator, name, run, true).await }
     }
 
-    /// Whether a run's marker is here, or need not be.
+    /// Whether a run's marker is here, or is not needed.
     pub(crate) async fn is_reserved(&self, run: RunId) -> anyhow::Result<bool> {
         let found = self.marker(&own_marker(run)).await?;
         Ok(self.is_local || found.is_some_and(|found| found.run == shown(run)))
@@ -144,33 +151,33 @@ impl Output {
         Ok(self.marker(MARKER).await?.is_some_and(|found| found.run == shown(run)))
     }
 
-    /// Whether results of a run are known to be here no more. They may outlast what the place is
-    /// of: it changes hands when another run begins, and the result file when that one has ended.
+    /// Whether the results of a run were replaced. They outlast the ownership: the owner changes
+    /// when another run starts, and the result file when that run ends.
     pub(super) async fn is_replaced(&self, run: RunId) -> anyhow::Result<bool> {
         let (found, run) = (self.marker(MARKER).await?, shown(run));
         Ok(found.is_some_and(|found| found.run != run && !found.predecessors.contains(&run)))
     }
 
-    /// Makes sure that the place is still this run's.
+    /// Checks that the run still owns the location.
     pub(crate) async fn ensure_current(&self, run: RunId) -> anyhow::Result<()> {
         match self.marker(MARKER).await? {
             Some(found) if found.run == shown(run) => Ok(()),
             Some(_) => Err(self.replaced()),
             None => anyhow::bail!(
-                "{} does not say any more of which run the results there are; say --fresh to begin \
-                 it anew",
-                self.place(MARKER)
+                "{} is missing or damaged, so the owner of the results is unknown; add --fresh to \
+                 start the run over",
+                self.location(MARKER)
             ),
         }
     }
 
     fn replaced(&self) -> anyhow::Error {
-        Replaced { place: self.place(MARKER) }.into()
+        Replaced { location: self.location(MARKER) }.into()
     }
 
-    /// Leaves the place to whoever begins a run anew that is gone.
-    pub(super) async fn give_up(&self, run: RunId) -> anyhow::Result<()> {
-        let _alone = self.lock().await;
+    /// Marks the run as deleted, so that a new run of the name may own the location.
+    pub(super) async fn disown(&self, run: RunId) -> anyhow::Result<()> {
+        let _alone = self.lock().await?;
         match self.marker(MARKER).await? {
             Some(found) if found.run == shown(run) => {
                 let gone = Marker { is_gone: true, ..found };
@@ -180,15 +187,14 @@ impl Output {
         }
     }
 
-    /// Takes away what results named that were here before those of a run. Nobody else will, if
-    /// their runs are gone.
+    /// Deletes long outputs of replaced results. Their runs may be deleted, so nothing else would.
     pub(super) async fn clear_predecessors(&self, run: RunId) -> anyhow::Result<()> {
         let found = self.marker(MARKER).await?.filter(|found| found.run == shown(run));
         let Some(found) = found.filter(|found| !found.predecessors.is_empty()) else {
             return Ok(());
         };
-        // Only what is the id of a run is a name of ours.
-        for replaced in found.predecessors.iter().filter_map(|shown| run_shown(shown)) {
+        // Only ids of runs are names of our folders.
+        for replaced in found.predecessors.iter().filter_map(|shown| parse_run(shown)) {
             self.clear_long_outputs(replaced).await?;
         }
         let alone = Marker { predecessors: Vec::new(), ..found };

@@ -1,37 +1,38 @@
 //! The result file while it is built.
 //!
-//! Its name says of which run it is, and whoever builds it has it locked. What nobody has locked
-//! was left behind by a process that was killed, and is as big as results are.
+//! Its name contains the run, and its builder holds a lock on it. A file without a lock was left by
+//! a killed process, and may be large.
 
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirEntry, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
 use shardwright_contracts::RunId;
 use tempfile::NamedTempFile;
 
-use super::{Output, new_file, run_shown, shown};
+use super::{Output, new_file, parse_run, shown};
 
 const UNFINISHED: &str = ".results-";
 
 impl Output {
-    /// A file in which results of a run are built. What was left behind goes first: there may be
-    /// room for one of them only.
+    /// Creates a file to build results in. Leftovers are deleted first, because the disk may have
+    /// space for one file only.
     pub(super) fn new_unfinished(&self, run: RunId) -> io::Result<NamedTempFile> {
         let _removed = self.clear_unfinished();
         loop {
-            let file = new_file(&self.folder, &format!("{UNFINISHED}{}-", shown(run)))?;
-            // Where there are no locks, nobody takes it for left behind either.
-            let _locked = file.as_file().lock();
-            // Somebody may have done so before it was locked.
-            if file.as_file().metadata()?.nlink() > 0 {
+            let prefix = format!("{UNFINISHED}{}-", shown(run));
+            let file = new_file(&self.folder, &prefix, self.mode)?;
+            // Where locks are not supported, it is not taken for a leftover either. It may have
+            // been locked or deleted as a leftover before it was locked here.
+            let is_ours = !matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
+            if is_ours && file.as_file().metadata()?.nlink() > 0 {
                 return Ok(file);
             }
         }
     }
 
-    /// Takes away what was left behind when results were built, and says what that was. What cannot
-    /// be taken away now is found the next time.
+    /// Deletes leftovers of result files, and returns their paths. Failures are ignored: the next
+    /// call retries.
     pub(super) fn clear_unfinished(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut removed = Vec::new();
@@ -46,11 +47,11 @@ impl Output {
     }
 }
 
-/// Whether a file is named as those are in which results are built.
+/// Whether the name of a file is that of an unfinished result file.
 fn is_unfinished(entry: &DirEntry) -> bool {
     let name = entry.file_name();
     let named = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED)?.split_once('-'));
-    named.is_some_and(|(run, _)| run_shown(run).is_some())
+    named.is_some_and(|(run, _)| parse_run(run).is_some())
         && entry.file_type().is_ok_and(|kind| kind.is_file())
 }
 
@@ -60,7 +61,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn what_a_killed_process_had_built_goes_and_what_is_being_built_stays() {
+    async fn leftovers_of_killed_processes_are_deleted() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let (run, output) = (begun.run, begun.output);
@@ -68,7 +69,7 @@ mod tests {
             let entries = fs::read_dir(output.folder()).unwrap().map(Result::unwrap);
             entries.filter(is_unfinished).map(|entry| entry.path()).collect::<Vec<_>>()
         };
-        // A process that is killed lets go of everything, and takes nothing away.
+        // A killed process releases its locks and deletes nothing.
         let leave = async || drop(output.build(run, &[]).await.unwrap().file.keep().unwrap());
         let kept = [".results-mine", ".results-0123-x"].map(|name| output.folder().join(name));
         for file in &kept {
@@ -76,13 +77,13 @@ mod tests {
         }
         leave().await;
         assert_eq!(unfinished().len(), 1);
-        let at_work = output.build(run, &[]).await.unwrap();
-        assert_eq!(unfinished(), [at_work.file.path()]);
+        let in_progress = output.build(run, &[]).await.unwrap();
+        assert_eq!(unfinished(), [in_progress.file.path()]);
         leave().await;
         assert_eq!(unfinished().len(), 2);
-        let told = output.clear(run).await.unwrap();
-        assert_eq!(unfinished(), [at_work.file.path()]);
-        assert!(told.iter().any(|place| place.contains(".results-")), "{told:?}");
+        let deleted = output.clear(run).await.unwrap();
+        assert_eq!(unfinished(), [in_progress.file.path()]);
+        assert!(deleted.iter().any(|path| path.contains(".results-")), "{deleted:?}");
         assert!(kept.iter().all(|file| file.exists()));
     }
 }

@@ -85,7 +85,7 @@ mod tests {
         let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         make_too_deep(source.path());
         let tree = TreeConnector::open(source.path()).await.unwrap();
-        let results = Results::Objects { url: "memory:///results".to_owned() };
+        let results = Results::Objects { url: "memory:///results".into() };
         let name = RunName::new("it").unwrap();
         let output = Output::of(&results, state.path(), name).await.unwrap();
         let run = RunId::from_raw(7);

@@ -1,4 +1,4 @@
-//! The source as it is now, beside the result file.
+//! A new listing of the source, compared with the result file.
 
 use std::fs::{File, Metadata};
 use std::io::{BufRead, BufReader, Split};
@@ -16,7 +16,7 @@ use super::{Findings, shards};
 use crate::description::Description;
 use crate::source::{AnyConnector, Source};
 
-/// Keys of the result file, one after the other.
+/// The keys of the result file, in order.
 struct Keys {
     lines: Split<BufReader<File>>,
 }
@@ -24,7 +24,7 @@ struct Keys {
 impl Keys {
     fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         for line in self.lines.by_ref() {
-            // What is no result has been found already.
+            // Lines that are not results were reported before.
             if let Ok(line) = serde_json::from_slice::<Line>(&line?)
                 && let Some(key) = line.key()
             {
@@ -35,27 +35,27 @@ impl Keys {
     }
 }
 
-/// What a run claims about its source.
+/// What a run claims to cover.
 pub(super) struct Claim {
-    /// From where to where it was begun.
+    /// Start and end of its first ranges.
     pub(super) whole: Ends,
     pub(super) missing: Missing,
-    /// What it says could not be read.
+    /// The unreadable entries that its receipt reports.
     pub(super) admitted: Admitted,
 }
 
-/// What an item without a result is.
+/// What a missing result means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Against what the receipt says.
+    /// A violation.
     Fault,
-    /// What the receipt warns of: items counted when they were handed out.
-    Foretold,
-    /// On another machine, perhaps.
+    /// Expected, because cursors move at dispatch.
+    Expected,
+    /// The result may be on another machine.
     Elsewhere,
 }
 
-/// Lists the source anew and compares it with the results, key by key.
+/// Lists the source again, and compares it with the results key by key.
 pub(super) async fn compare(
     source: &AnyConnector,
     description: &Description,
@@ -66,14 +66,14 @@ pub(super) async fn compare(
 ) -> anyhow::Result<()> {
     let identity = source.fingerprint().await?.identity;
     if identity != description.fingerprint {
-        findings.add("the source is not the one that the run was begun on");
+        findings.add("the source is not the one of the run");
         return Ok(());
     }
-    // The whole of what there is, whatever the run took for the whole.
+    // All of the source, independent of the ranges of the run.
     let range = source.initial_ranges(1).await?;
     let (start, end) = shards::whole(&range, findings);
     if (&start, &end) != (&claim.whole.0, &claim.whole.1) {
-        findings.add("the run was not begun on all of the source");
+        findings.add("the run does not cover the whole source");
     }
     let range = KeyRange { start, end };
     let mut keys = Keys { lines: BufReader::new(File::open(results)?).split(b'\n') };
@@ -83,7 +83,7 @@ pub(super) async fn compare(
         shards,
         claim,
         findings,
-        // A file of rows has not changed, or its fingerprint would have.
+        // The fingerprint of a file of rows is its content.
         may_change: !matches!(description.source, Source::Lines { .. }),
         keys,
         next,
@@ -96,27 +96,27 @@ pub(super) async fn compare(
     let limit = PageLimit::default();
     loop {
         let page = match source.page(&range, &position, limit).await {
-            // A part that was in trouble when the run met it may be so still.
+            // A part that failed during the run may still fail.
             Err(error) if error.is_transient() => {
-                source.page(&range, &position, limit.passing_over_trouble()).await?
+                source.page(&range, &position, limit.skipping_failing_parts()).await?
             }
             page => page?,
         };
-        walk.pass_over(&page.skipped);
+        walk.add_skipped(&page.skipped);
         for item in &page.items {
-            walk.meet(item)?;
+            walk.compare(item)?;
         }
         match page.next_position() {
             Some(next) if !page.ended => position = next,
             Some(_) | None => break,
         }
     }
-    walk.pass(None)?;
-    walk.tell();
+    walk.drop_results_below(None)?;
+    walk.report();
     Ok(())
 }
 
-/// The source and the result file, side by side.
+/// The comparison of the source and the result file.
 struct Walk<'a> {
     description: &'a Description,
     shards: &'a [Stored],
@@ -133,22 +133,22 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Looks at what is no item, where items may be missing because of it.
-    fn pass_over(&mut self, skipped: &SkipReports) {
+    /// Adds skipped entries that may contain items.
+    fn add_skipped(&mut self, skipped: &SkipReports) {
         let Self { description, shards, claim, unread, .. } = self;
-        // Another machine may have met it, and says so in a receipt of its own.
+        // Another machine may have reported it in its own receipt.
         if claim.missing == Missing::Elsewhere {
             return;
         }
-        unread.meet(skipped, |key| {
+        unread.add(skipped, |key| {
             let changed_ms = changed_at_ms(description, key);
             is_parked(shards, key) || changed_ms.is_some_and(|at| is_after(description, at))
         });
     }
 
-    /// Looks for the result of an item.
-    fn meet(&mut self, item: &Item) -> anyhow::Result<()> {
-        self.pass(Some(&item.key))?;
+    /// Compares an item with the next result.
+    fn compare(&mut self, item: &Item) -> anyhow::Result<()> {
+        self.drop_results_below(Some(&item.key))?;
         if self.next.as_deref() == Some(item.key.as_ref()) {
             self.next = self.keys.next()?;
             return Ok(());
@@ -162,49 +162,51 @@ impl Walk<'_> {
                 let key = self.description.source.key_shown(&item.key);
                 self.findings.add(format!("{key} has no result"));
             }
-            Missing::Foretold | Missing::Elsewhere => self.missing += 1,
+            Missing::Expected | Missing::Elsewhere => self.missing += 1,
         }
         Ok(())
     }
 
-    /// Passes over results of what is not there, up to a key or to the end.
-    fn pass(&mut self, up_to: Option<&[u8]>) -> anyhow::Result<()> {
+    /// Counts results of items that are gone, up to a key or to the end.
+    fn drop_results_below(&mut self, up_to: Option<&[u8]>) -> anyhow::Result<()> {
         while let Some(key) = self.next.take_if(|key| up_to.is_none_or(|it| key.as_slice() < it)) {
             self.gone += 1;
             self.unread.had_result(&key);
             if !self.may_change {
                 let key = self.description.source.key_shown(&key);
-                self.findings.add(format!("{key} has a result and is not there"));
+                self.findings.add(format!("{key} has a result, but is not in the source"));
             }
             self.next = self.keys.next()?;
         }
         Ok(())
     }
 
-    /// Tells what could not be looked at, and what is no fault.
-    fn tell(&mut self) {
-        self.unread.tell(self.findings);
+    /// Reports unreadable entries, and notes about changed and missing items.
+    fn report(&mut self) {
+        self.unread.report(self.findings);
         let Self { new, gone, missing, .. } = self;
         if self.may_change && (*new > 0 || *gone > 0) {
-            self.findings.note(format!("since the run, {gone} items have gone and {new} are new"));
+            self.findings
+                .note(format!("since the run, {gone} items were deleted and {new} are new"));
         }
         match self.claim.missing {
-            Missing::Foretold if *missing > 0 => {
+            Missing::Expected if *missing > 0 => {
                 self.findings.note(format!(
-                    "{missing} items have no result: they were under way when a worker was lost"
+                    "{missing} items have no result: they were in progress when a worker was lost"
                 ));
             }
             Missing::Elsewhere => {
                 self.findings.note(format!(
-                    "{missing} items have no result here: this machine has only its own"
+                    "{missing} items have no result here: each machine keeps the results of its \
+                     own work"
                 ));
             }
-            Missing::Fault | Missing::Foretold => {}
+            Missing::Fault | Missing::Expected => {}
         }
     }
 }
 
-/// Whether a key lies in a part of a shard that was set aside.
+/// Whether a key is in the parked part of a shard.
 fn is_parked(shards: &[Stored], key: &[u8]) -> bool {
     let at = shards.partition_point(|shard| shard.end.as_slice() <= key);
     shards.get(at).is_some_and(|shard| {
@@ -212,7 +214,7 @@ fn is_parked(shards: &[Stored], key: &[u8]) -> bool {
     })
 }
 
-/// Whether an item came into being after the source was listed.
+/// Whether an item was created or changed after the source was listed.
 fn is_newer(description: &Description, item: &Item) -> bool {
     let changed_ms = match &item.payload {
         Payload::File(path) => match std::fs::symlink_metadata(path) {
@@ -225,15 +227,14 @@ fn is_newer(description: &Description, item: &Item) -> bool {
     is_after(description, changed_ms)
 }
 
-/// When a file or folder was changed, in milliseconds since 1970.
+/// The change time of a file or folder, in milliseconds since 1970.
 pub(super) fn changed_ms(metadata: &Metadata) -> u64 {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
     let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or_default() / 1_000_000;
     seconds.saturating_mul(1_000).saturating_add(rest)
 }
 
-/// Whether something happened after the source was listed. The clocks of file systems and object
-/// stores are coarse.
+/// Whether a time is after the listing of the source, with a second of tolerance for coarse clocks.
 fn is_after(description: &Description, at_ms: u64) -> bool {
     description.listed_at_ms.is_some_and(|listed| at_ms + 1_000 >= listed)
 }

@@ -1,4 +1,4 @@
-//! The receipt, field by field, and the journals that it adds up.
+//! The receipt, field by field, and the sum of the journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,30 +57,31 @@ pub(super) fn add_up(journals: &[Vec<u8>]) -> Journals {
     all
 }
 
-/// What the receipt ought to say.
-pub(super) struct Truth<'a> {
+/// The expected content of the receipt.
+pub(super) struct Expected<'a> {
     pub(super) name: RunName,
     pub(super) record: &'a RunRecord,
     pub(super) description: &'a Description,
     pub(super) shards: &'a [Stored],
     pub(super) results: &'a Read,
-    pub(super) results_place: &'a str,
+    pub(super) results_location: &'a str,
     /// Whether the results are only those of this machine.
     pub(super) is_local: bool,
     pub(super) journals: &'a Journals,
 }
 
-/// Compares the receipt with what was found out, and gives what it says could not be read.
+/// Compares the receipt with the expected content. Returns the entries that it reports as
+/// unreadable.
 pub(super) fn compare(
     path: &Path,
-    truth: &Truth<'_>,
+    expected: &Expected<'_>,
     findings: &mut Findings,
 ) -> anyhow::Result<Admitted> {
     let bytes =
         std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let found: Value = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{} is no receipt", path.display()))?;
-    let expected = truth.fields();
+        .with_context(|| format!("{} is not a receipt", path.display()))?;
+    let expected = expected.fields();
     let (Some(found), Some(expected)) = (found.as_object(), expected.as_object()) else {
         findings.add("the receipt has no fields");
         return Ok(Admitted::default());
@@ -97,14 +98,14 @@ fn compare_values(field: &str, found: &Value, expected: &Value, findings: &mut F
         (Value::Array(found), Value::Array(expected)) => {
             if found.len() != expected.len() {
                 let (found, expected) = (found.len(), expected.len());
-                findings.add(format!("receipt: {field} has {found}, and ought to have {expected}"));
+                findings.add(format!("receipt: {field} has {found} entries instead of {expected}"));
             }
             for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
                 compare_values(&format!("{field}[{at}]"), found, expected, findings);
             }
         }
         (found, expected) if found != expected => {
-            findings.add(format!("receipt: {field} is {found}, and ought to be {expected}"));
+            findings.add(format!("receipt: {field} is {found} instead of {expected}"));
         }
         _ => {}
     }
@@ -121,17 +122,17 @@ fn compare_fields(
         compare_values(&format!("{within}{field}"), found, expected, findings);
     }
     for field in found.keys().filter(|field| !expected.contains_key(*field)) {
-        findings.add(format!("receipt: nobody knows of a field {within}{field}"));
+        findings.add(format!("receipt: unknown field {within}{field}"));
     }
 }
 
-impl Truth<'_> {
+impl Expected<'_> {
     fn fields(&self) -> Value {
         let Self { name, record, description, shards, results, .. } = self;
         let sum = |field: fn(&Stored) -> u64| shards.iter().map(field).sum::<u64>();
         let dispatched = record.config.cursor_semantics == CursorSemantics::Dispatched;
-        // Results are counted in the file; what the cursors say has been compared with it. Where
-        // other machines have files of their own, there is nothing but the cursors.
+        // Results are counted in the file, which was compared with the cursors. Where each machine
+        // has its own file, only the cursors count all results.
         let by_cursors = dispatched || self.is_local;
         let keys = if by_cursors { sum(|it| it.token.items) } else { results.lines };
         let retries = if by_cursors { sum(|it| it.token.retries) } else { results.retries };
@@ -168,7 +169,7 @@ impl Truth<'_> {
             "passed_over": self.journals.passed_over,
             "uncovered": self.journals.uncovered,
             "results": {
-                "file": self.results_place,
+                "file": self.results_location,
                 "keys": results.lines,
                 "elsewhere": results.elsewhere,
                 "bytes": results.file_bytes,

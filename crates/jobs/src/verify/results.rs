@@ -1,4 +1,4 @@
-//! The result file, line by line, beside what the store says it holds.
+//! The result file, line by line, compared with the extents in the store.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::Findings;
 use super::shards::{Stored, TokenExtent};
 
-/// What is in the result file.
+/// Counts of the result file.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) lines: u64,
@@ -19,7 +19,7 @@ pub(super) struct Read {
     pub(super) retries: u64,
     pub(super) failed: u64,
     pub(super) digest: String,
-    /// Results that other machines have.
+    /// Results on other machines.
     pub(super) elsewhere: u64,
 }
 
@@ -47,7 +47,7 @@ impl ResultLocation {
     }
 }
 
-/// As much of a line as is needed here.
+/// The fields of a line that are needed here.
 #[derive(Deserialize)]
 pub(super) struct Line {
     key: KeyJson,
@@ -57,7 +57,7 @@ pub(super) struct Line {
     failed: Option<String>,
 }
 
-/// Bytes as JSON: text, or base64 of what is none.
+/// Bytes as JSON: text, or base64 if they are not UTF-8.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum KeyJson {
@@ -115,14 +115,17 @@ pub(super) fn read(
                 && part_lines == expected.items
                 && *part.finalize().as_bytes() == expected.digest;
             if !matches {
-                findings.add(format!("line {} and before: not what was committed", read.lines));
+                findings.add(format!(
+                    "line {} and before: differs from what was committed",
+                    read.lines
+                ));
             }
             extent = extents.next();
             (part, part_bytes, part_lines) = (blake3::Hasher::new(), 0, 0);
         }
         let parsed = serde_json::from_slice::<Line>(&line).ok();
         let Some((parsed, key)) = parsed.and_then(|line| line.key().map(|key| (line, key))) else {
-            findings.add(format!("line {} is no result", read.lines));
+            findings.add(format!("line {} is not a result", read.lines));
             continue;
         };
         read.item_bytes += parsed.bytes;
@@ -140,7 +143,7 @@ pub(super) fn read(
         before = Some(key);
     }
     if extent.is_some() || part_bytes > 0 {
-        findings.add("the result file does not end where what was committed ends");
+        findings.add("the result file is longer or shorter than what was committed");
     }
     read.digest = whole.finalize().to_hex().to_string();
     Ok(read)

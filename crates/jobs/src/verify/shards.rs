@@ -1,4 +1,4 @@
-//! The shards of a run, as the store has them.
+//! The shards of a run in the store.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub(super) struct Stored {
     pub(super) end: Vec<u8>,
     pub(super) reached: Option<Vec<u8>>,
     pub(super) is_done: bool,
-    /// What the receipt ought to say about it, if it was set aside.
+    /// Its expected entry in the receipt, if it is parked.
     pub(super) parked: Option<Value>,
     pub(super) acquired: u64,
     pub(super) spawned: u64,
@@ -43,10 +43,10 @@ pub(super) struct TokenExtent {
     pub(super) digest: [u8; 32],
 }
 
-/// A range of keys, as it was written down.
+/// Start and end of a range.
 pub(super) type Ends = (Vec<u8>, Vec<u8>);
 
-/// Reads the shards, and sees to it that they lie side by side and are settled.
+/// Reads the shards, and checks that they are contiguous and not active.
 pub(super) async fn read(
     coordinator: &Coordinator,
     run: RunId,
@@ -64,9 +64,9 @@ pub(super) async fn read(
             None => Token::default(),
         };
         match record.head.status {
-            // Its children have its range.
+            // Its children cover its range.
             ShardStatus::Split => continue,
-            ShardStatus::Active => findings.add(format!("shard {id} is not settled")),
+            ShardStatus::Active => findings.add(format!("shard {id} is still active")),
             ShardStatus::Done | ShardStatus::Parked => {}
         }
         shards.push(Stored {
@@ -103,23 +103,23 @@ pub(super) async fn read(
     Ok(shards)
 }
 
-/// Sees to it that the shards are what was to be covered, from its first key to its last.
+/// Checks that the shards cover the whole range.
 pub(super) fn compare_ends(shards: &[Stored], whole: &Ends, findings: &mut Findings) {
     let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return };
-    for (found, expected, what) in [(&first.start, &whole.0, "begin"), (&last.end, &whole.1, "end")]
+    for (found, expected, what) in [(&first.start, &whole.0, "start"), (&last.end, &whole.1, "end")]
     {
         if found != expected {
             let (found, expected) = (hex::encode(found), hex::encode(expected));
-            findings.add(format!("the shards {what} at {found}, and ought to at {expected}"));
+            findings.add(format!("the shards {what} at {found} instead of {expected}"));
         }
     }
 }
 
-/// From where to where the ranges go with which a run was begun.
+/// Start and end of the first ranges of a run.
 pub(super) fn whole(ranges: &[KeyRange], findings: &mut Findings) -> Ends {
     for (left, right) in ranges.iter().zip(ranges.iter().skip(1)) {
         if left.end != right.start {
-            findings.add("the ranges that the run was begun with do not follow each other");
+            findings.add("the first ranges of the run are not contiguous");
         }
     }
     let start = ranges.first().map(|range| range.start.clone());
@@ -127,7 +127,7 @@ pub(super) fn whole(ranges: &[KeyRange], findings: &mut Findings) -> Ends {
     (start.unwrap_or_default(), end.unwrap_or_default())
 }
 
-/// A key as JSON: text, or base64 of what is none.
+/// A key as JSON: text, or base64 if it is not UTF-8.
 fn key_json(key: &[u8]) -> Value {
     match str::from_utf8(key) {
         Ok(text) => json!(text),
@@ -135,7 +135,7 @@ fn key_json(key: &[u8]) -> Value {
     }
 }
 
-/// Parses a token; none if it is malformed.
+/// Parses a token. None if it is malformed.
 fn parse_token(token: &[u8]) -> Option<Token> {
     let mut at = 0;
     let mut number = |size: usize| {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_that_leave_out_an_end_of_the_manifest_are_found() {
+    fn shards_that_miss_an_end_of_the_manifest_are_found() {
         let manifest = [range(b"a", b"m"), range(b"m", b"z")];
         for (shards, findings) in [
             (vec![stored(b"a", b"k"), stored(b"k", b"z")], 0),

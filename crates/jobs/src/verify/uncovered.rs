@@ -1,4 +1,4 @@
-//! What cannot be read of the source now, beside what the receipt says could not be.
+//! Unreadable entries of the source, compared with those in the receipt.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,22 +14,22 @@ use crate::description::{Description, path_of};
 use crate::readable::readable;
 use crate::source::Source;
 
-/// So many places are remembered one by one; the others are counted.
-const PLACES_MAX: usize = 10_000;
+/// Most unreadable entries that are kept. The rest are counted.
+const ENTRIES_MAX: usize = 10_000;
 
-/// What a receipt says could not be read.
+/// The unreadable entries that a receipt reports.
 #[derive(Debug, Default)]
 pub(super) struct Admitted {
     keys: BTreeSet<Vec<u8>>,
-    /// How many places it counts and does not name.
+    /// Entries that it counts without naming them.
     unnamed: u64,
 }
 
 impl Admitted {
     pub(super) fn by(receipt: &Map<String, Value>) -> Self {
         let listed = receipt.get("uncovered").and_then(Value::as_array).into_iter().flatten();
-        let key = |place: &Value| {
-            let key: KeyJson = serde_json::from_value(place.get("key")?.clone()).ok()?;
+        let key = |entry: &Value| {
+            let key: KeyJson = serde_json::from_value(entry.get("key")?.clone()).ok()?;
             key.bytes()
         };
         let keys: BTreeSet<Vec<u8>> = listed.filter_map(key).collect();
@@ -40,27 +40,27 @@ impl Admitted {
     }
 }
 
-/// Places that cannot be read now, and of which a receipt does not say that they could not be.
+/// Entries that cannot be read now, and that the receipt does not report.
 #[derive(Debug)]
 pub(super) struct Unread<'a> {
     admitted: &'a Admitted,
-    places: BTreeSet<Vec<u8>>,
+    entries: BTreeSet<Vec<u8>>,
     more: u64,
 }
 
 impl<'a> Unread<'a> {
     pub(super) const fn new(admitted: &'a Admitted) -> Self {
-        Self { admitted, places: BTreeSet::new(), more: 0 }
+        Self { admitted, entries: BTreeSet::new(), more: 0 }
     }
 
-    /// Notes what was passed over, unless it says nothing of the run.
-    pub(super) fn meet(&mut self, skipped: &SkipReports, is_excused: impl Fn(&[u8]) -> bool) {
+    /// Adds skipped entries, except those that are excused.
+    pub(super) fn add(&mut self, skipped: &SkipReports, is_excused: impl Fn(&[u8]) -> bool) {
         for report in skipped.kept().iter().filter(|report| may_hide_items(report.reason)) {
             if self.admitted.keys.contains(report.key.as_ref()) || is_excused(&report.key) {
                 continue;
             }
-            if self.places.len() < PLACES_MAX {
-                self.places.insert(report.key.to_vec());
+            if self.entries.len() < ENTRIES_MAX {
+                self.entries.insert(report.key.to_vec());
             } else {
                 self.more += 1;
             }
@@ -69,29 +69,28 @@ impl<'a> Unread<'a> {
         self.more += more.map(|(_, count)| count).sum::<u64>();
     }
 
-    /// Notes that there is a result of something that is not seen now. Whoever wrote it could read
-    /// the place in which it was.
+    /// Removes the entry of a key that has a result: the run could read it.
     pub(super) fn had_result(&mut self, key: &[u8]) {
         let up_to = (Bound::Unbounded, Bound::Included(key));
-        let Some(place) = self.places.range::<[u8], _>(up_to).next_back() else { return };
-        if place == key || place.ends_with(b"/") && key.starts_with(place) {
-            let place = place.clone();
-            self.places.remove(&place);
+        let Some(entry) = self.entries.range::<[u8], _>(up_to).next_back() else { return };
+        if entry == key || entry.ends_with(b"/") && key.starts_with(entry) {
+            let entry = entry.clone();
+            self.entries.remove(&entry);
         }
     }
 
-    /// Tells of more places than the receipt counts.
-    pub(super) fn tell(&self, findings: &mut Findings) {
-        if self.places.len() as u64 + self.more <= self.admitted.unnamed {
+    /// Reports the entries, if there are more than the receipt counts.
+    pub(super) fn report(&self, findings: &mut Findings) {
+        if self.entries.len() as u64 + self.more <= self.admitted.unnamed {
             return;
         }
-        for place in &self.places {
-            let place = readable(place);
-            findings.add(format!("{place} cannot be read, and the receipt does not say so"));
+        for entry in &self.entries {
+            let entry = readable(entry);
+            findings.add(format!("{entry} cannot be read, but the receipt does not report it"));
         }
         if self.more > 0 {
             let more = self.more;
-            findings.add(format!("{more} more places cannot be read than the receipt says"));
+            findings.add(format!("{more} more entries cannot be read than the receipt reports"));
         }
     }
 }
@@ -100,10 +99,10 @@ const fn may_hide_items(kind: SkipReason) -> bool {
     matches!(kind, SkipReason::Unreadable | SkipReason::TooLong)
 }
 
-/// When a place of a tree was changed, or the nearest above it that can be looked at.
+/// The change time of an entry of a tree, or of the nearest folder above it that can be read.
 pub(super) fn changed_at_ms(description: &Description, key: &[u8]) -> Option<u64> {
     let Source::Tree { path, .. } = &description.source else { return None };
-    let place = path_of(path).join(OsStr::from_bytes(key));
-    let seen = place.ancestors().find_map(|place| std::fs::symlink_metadata(place).ok());
+    let path = path_of(path).join(OsStr::from_bytes(key));
+    let seen = path.ancestors().find_map(|path| std::fs::symlink_metadata(path).ok());
     seen.as_ref().map(super::listing::changed_ms)
 }

@@ -1,5 +1,4 @@
-//! A store, a source and a place for results, to begin runs with. The command line's tests use it
-//! as well.
+//! A store, a source and a location for results. The tests of the command line use it as well.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
 use std::path::PathBuf;
@@ -49,7 +48,7 @@ impl Bench {
         }
     }
 
-    /// The same, to replace a run of that name.
+    /// The same options with `fresh`.
     pub(crate) fn fresh(&self, command: &str) -> JobOptions {
         JobOptions { fresh: true, ..self.options(command) }
     }
@@ -65,7 +64,7 @@ impl Bench {
         begin(&self.store, &self.coordinator, &self.state, options).await
     }
 
-    /// Works on a run whose only item fails.
+    /// Processes a run whose only item fails.
     pub(crate) async fn park(&self, begun: Begun) {
         let worker = Worker::builder(TENANT, begun.run)
             .backend(self.coordinator.clone())
@@ -76,9 +75,9 @@ impl Bench {
         assert!(matches!(worker.run().await.unwrap(), RunOutcome::Parked { shards: 1 }));
     }
 
-    /// Names a run as beginning it does, but does not create it.
+    /// Names a run like `begin`, but does not create it.
     pub(crate) async fn name_only(&self, options: &JobOptions) -> (RunId, Output) {
-        // Beginning the same run on another store gives the description, and leaves a marker.
+        // The same run on another store has the same description, and leaves a marker.
         let state = self.folder.path().join("another");
         std::fs::create_dir_all(&state).unwrap();
         let coordinator = open(&StoreAddress::Memory).await.unwrap();
@@ -89,7 +88,7 @@ impl Bench {
         (RUN, begun.output)
     }
 
-    /// Gives the name of a run to another, which is not created.
+    /// Gives the name of a run to another run, which is not created.
     pub(crate) async fn name_instead_of(&self, replaced: &Begun) {
         self.name(replaced.name, &replaced.description, Some(replaced.run)).await;
     }
