@@ -1,4 +1,4 @@
-//! Compiles what processes say to each other, without the program `protoc`.
+//! Compiles the messages and services without the program `protoc`.
 
 const FILES: [&str; 3] =
     ["shardwright/failure.proto", "shardwright/node.proto", "shardwright/gate.proto"];

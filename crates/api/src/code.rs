@@ -1,6 +1,6 @@
-//! The codes of errors, and errors as a gRPC status.
+//! Error codes, and errors as a gRPC status.
 //!
-//! The codes are one match, so that a new error cannot lack them.
+//! The codes come from one exhaustive match, so every new error needs them.
 
 use prost::Message;
 use shardwright_contracts::{FenceEpoch, ShardId};
@@ -10,14 +10,14 @@ use crate::error::{CallError, UnknownWhy};
 use crate::limits::MAX_ERROR_TEXT_SIZE;
 use crate::wire::failure::{Failure, FailureCode};
 
-/// What an error is called, for each who may ask.
+/// The codes of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codes {
-    /// In our own list, which tells every error apart.
+    /// In our own list, where every error has its own.
     pub failure: FailureCode,
-    /// On gRPC.
+    /// In gRPC.
     pub grpc: Code,
-    /// On HTTP.
+    /// In HTTP.
     pub http: u16,
 }
 
@@ -65,7 +65,7 @@ pub fn status_of_error(error: &CallError) -> Status {
     Status::with_details(codes.grpc, short(message), failure.encode_to_vec().into())
 }
 
-/// The error that a status carries; none if it came from somebody else, or from the network.
+/// The error that a status carries, or `None` for a status of another program or of the network.
 #[must_use]
 pub fn error_of_status(status: &Status) -> Option<CallError> {
     if status.details().is_empty() {
@@ -75,7 +75,7 @@ pub fn error_of_status(status: &Status) -> Option<CallError> {
     error_of(failure, status.message())
 }
 
-/// What somebody else has said, and the error only carries.
+/// The text that an error carries for another component.
 fn own_text(error: &CallError) -> Option<&str> {
     match error {
         CallError::InvalidId(text)
@@ -153,10 +153,10 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
     })
 }
 
-/// What a text that was cut ends with.
+/// The end of a truncated text.
 const CUT: &str = " …";
 
-/// A text as an error may carry it: itself, or its beginning if it is too long.
+/// The text of an error, truncated if it is too long.
 #[must_use]
 pub fn short(mut text: String) -> String {
     if text.len() <= MAX_ERROR_TEXT_SIZE {
@@ -177,7 +177,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An error of every kind.
+    /// One error of each kind.
     pub(crate) fn one_of_each() -> Vec<CallError> {
         let shard = ShardId::from_raw(5);
         let fence = FenceEpoch::from_raw(9).ok();
@@ -207,19 +207,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_error_has_a_code_of_its_own() {
+    fn every_error_has_its_own_code() {
         let errors = one_of_each();
         let own: BTreeSet<i32> = errors.iter().map(|error| codes(error).failure.into()).collect();
         assert_eq!(own.len(), errors.len());
         assert!(!own.contains(&FailureCode::Unspecified.into()));
-        // And none is missing above: the list of codes has one more, for what has none.
+        // The list of codes has one more, for errors without a code.
         let named = (0..=127).filter(|raw| FailureCode::try_from(*raw).is_ok()).count();
         assert_eq!(named, errors.len() + 1);
     }
 
     #[test]
-    fn an_unknown_outcome_is_never_called_unavailable() {
-        // Clients of gRPC take that for leave to try again.
+    fn unknown_outcome_is_never_unavailable() {
+        // gRPC clients retry `UNAVAILABLE`.
         for error in one_of_each() {
             let grpc = codes(&error).grpc;
             let retried = grpc == Code::Unavailable;
@@ -228,23 +228,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_error_comes_over_the_wire_as_it_was() {
+    fn every_error_round_trips() {
         for error in one_of_each() {
             let status = status_of_error(&error);
-            assert!(error.to_string().ends_with(status.message()), "people read it, too: {error}");
+            assert!(error.to_string().ends_with(status.message()), "{error}");
             assert_eq!(error_of_status(&status), Some(error));
         }
     }
 
-    /// What a status takes of the headers of an answer.
+    /// The size of a status in the headers of an answer.
     fn header_size(status: &Status) -> usize {
         let headers = status.clone().into_http::<()>();
         headers.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
     }
 
     #[test]
-    fn a_long_text_is_cut_and_no_status_is_too_large_for_a_connection() {
-        // Letters that are written as nine where a header holds them.
+    fn long_texts_are_truncated_to_fit_the_headers() {
+        // Letters that take nine bytes each in a header.
         let long = "€".repeat(100_000);
         let (node, reason) = (long.clone(), long.clone());
         for error in [
@@ -266,8 +266,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_status_of_somebody_else_is_no_error_of_ours() {
-        assert_eq!(error_of_status(&Status::unavailable("a proxy is tired")), None);
+    fn foreign_status_is_not_our_error() {
+        assert_eq!(error_of_status(&Status::unavailable("a proxy is overloaded")), None);
         let foreign = Status::with_details(Code::Internal, "", vec![255, 255, 255].into());
         assert_eq!(error_of_status(&foreign), None);
         // A code that was added later.
@@ -278,7 +278,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn decoding_a_status_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let status = Status::with_details(Code::Unknown, "", bytes.into());
             let _ = error_of_status(&status);
         }
@@ -286,7 +286,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn a_text_is_itself_or_a_beginning_that_says_so(
+        fn short_text_is_unchanged_or_marked_as_truncated(
             text in proptest::collection::vec(any::<char>(), 0..600)
         ) {
             let text: String = text.into_iter().collect();

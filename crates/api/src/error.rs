@@ -1,124 +1,124 @@
 use shardwright_contracts::{FenceEpoch, ShardId};
 
-/// Why a call was not answered.
+/// Why a call failed.
 ///
-/// Messages hold no bytes of ids and payloads.
+/// Messages contain no bytes of ids and payloads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The id of the object is none, or names a shard that is not there.
+    /// The object id is invalid, or names a shard that does not exist.
     #[error("{0}")]
     InvalidId(String),
-    /// There are no objects of that type.
-    #[error("there are no objects of that type here")]
+    /// The object type is not registered.
+    #[error("the object type is not registered")]
     UnknownType,
-    /// Something is longer than allowed.
+    /// A part of the call exceeds its limit.
     #[error("{size} bytes were sent, at most {limit} are allowed")]
     TooLarge {
-        /// How many bytes there were.
+        /// Its size in bytes.
         size: u64,
-        /// How many there may be.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The node does not have the shard, or not any more. Another may.
-    #[error("the node does not have the shard")]
+    /// The node does not hold the shard. Another node may.
+    #[error("the node does not hold the shard")]
     NotOwner {
         /// The shard, unless the object belongs to none.
         shard: Option<ShardId>,
-        /// The fence of its last claim that the node knows of.
+        /// The fence of the last claim that the node knows.
         fence: Option<FenceEpoch>,
     },
-    /// The node serves nothing just now: it is leaving, or is no member.
-    #[error("the node serves nothing just now")]
+    /// The node serves no calls: it is leaving, or is not a member.
+    #[error("the node serves no calls")]
     NotServing,
-    /// The shard is on its way from one node to another.
-    #[error("shard {} is moving, try again in {retry_after_ms} ms", .shard.as_raw())]
+    /// The shard is moving between nodes.
+    #[error("shard {} is moving, retry in {retry_after_ms} ms", .shard.as_raw())]
     Moving {
         /// The shard.
         shard: ShardId,
-        /// When to try again.
+        /// When to retry.
         retry_after_ms: u64,
     },
-    /// Nobody has the shard, and nobody is about to.
-    #[error("nobody has shard {}, try again in {retry_after_ms} ms", .shard.as_raw())]
+    /// The shard has no holder, and no target that could claim it.
+    #[error("shard {} has no holder, retry in {retry_after_ms} ms", .shard.as_raw())]
     Unclaimed {
         /// The shard.
         shard: ShardId,
-        /// When to try again.
+        /// When to retry.
         retry_after_ms: u64,
     },
-    /// The node that has the object is no member of the cluster any more.
-    #[error("{node} has the object and is no member, try again in {retry_after_ms} ms")]
+    /// The node of the object is no longer a member of the cluster.
+    #[error("{node} holds the object and is not a member, retry in {retry_after_ms} ms")]
     NodeGone {
         /// The node.
         node: String,
-        /// When to try again.
+        /// When to retry.
         retry_after_ms: u64,
     },
-    /// The node could not be reached, so that nothing was sent.
+    /// The node could not be reached, so nothing was sent.
     #[error("{node} cannot be reached: {reason}")]
     Unreachable {
         /// The node.
         node: String,
-        /// What was in the way.
+        /// The cause.
         reason: String,
     },
-    /// The time was over before anybody had begun with the call.
-    #[error("the time was over before the call could begin")]
+    /// The deadline passed before the call started.
+    #[error("the deadline passed before the call started")]
     Late,
-    /// Too many calls wait already.
-    #[error("{limit} calls wait already")]
+    /// The queue of waiting calls is full.
+    #[error("the queue of {limit} waiting calls is full")]
     QueueFull {
-        /// How many may.
+        /// The limit.
         limit: u64,
     },
-    /// The object waits for this very call: it is an outer call of the same chain.
-    #[error("the object waits for this very call")]
+    /// The object waits for this call: it is an outer call of the same chain.
+    #[error("the call would wait for itself")]
     Cycle,
-    /// Too many calls wait for each other.
-    #[error("more than {limit} calls would wait for each other")]
+    /// The chain of nested calls is too long.
+    #[error("the chain of nested calls exceeds {limit}")]
     ChainTooLong {
-        /// How many may.
+        /// The limit.
         limit: u64,
     },
-    /// The object could not be activated, so that the call did not reach it.
+    /// The object could not be activated, so it did not get the call.
     #[error("the object could not be activated: {0}")]
     Activation(String),
-    /// The object got the call and said no.
+    /// The object refused the call.
     #[error("{0}")]
     Refused(String),
     /// The object's code panicked.
     #[error("the object's code panicked")]
     Panicked,
-    /// Nobody knows whether the call was executed.
-    #[error("it is not known whether the call was executed: {0}")]
+    /// The outcome of the call is unknown.
+    #[error("the outcome of the call is unknown: {0}")]
     Unknown(UnknownWhy),
 }
 
-/// Why nobody knows what became of a call.
+/// Why the outcome of a call is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownWhy {
-    /// The time was over while it ran.
-    #[error("the time was over before the answer came")]
+    /// The deadline passed while it ran.
+    #[error("the deadline passed before the answer arrived")]
     Late,
-    /// The connection broke, or what came over it was no answer.
+    /// The connection broke, or the answer was invalid.
     #[error("the connection was lost")]
     Lost,
-    /// The node lost its place in the cluster while the call ran.
+    /// The node lost its session while the call ran.
     #[error("the node was replaced while the call ran")]
     NotServing,
-    /// The object does not know it itself.
-    #[error("the object does not know")]
+    /// The object reported an unknown outcome.
+    #[error("the object reported an unknown outcome")]
     Object,
 }
 
-/// What is known of the effect of a call that failed.
+/// What is known of the effect of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It surely was not executed, and will not be.
+    /// It was not executed, and will not be.
     NotExecuted,
     /// It was executed to its end.
     Executed,
-    /// Either may be so.
+    /// It may have been executed.
     Unknown,
 }
 
@@ -146,8 +146,8 @@ impl CallError {
         }
     }
 
-    /// Whether the same call may be made elsewhere, or later, as soon as the cluster has changed:
-    /// it was not executed, and for no fault of its own.
+    /// Whether the call may be retried on another node or later: it was not executed, and the
+    /// reason is the state of the cluster.
     #[must_use]
     pub const fn is_elsewhere(&self) -> bool {
         match self {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_tried_elsewhere_was_surely_not_executed() {
+    fn retryable_calls_were_not_executed() {
         for error in crate::code::tests::one_of_each() {
             let retried = error.is_elsewhere();
             assert!(!retried || error.effect() == Effect::NotExecuted, "{error}");

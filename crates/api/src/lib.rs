@@ -1,14 +1,13 @@
-//! What processes say to each other.
+//! The wire protocol between processes.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`wire`] | messages and services, compiled from `proto` |
-//! | [`CallError`] | why a call was not answered, and what is known of its effect |
-//! | [`code`] | the code of each such reason, on gRPC, on HTTP and in our own list |
-//! | [`limits`] | how much of everything there may be |
+//! | [`CallError`] | why a call failed, and what is known of its effect |
+//! | [`code`] | the code of each error in gRPC, in HTTP and in our own list |
+//! | [`limits`] | the limits of calls and messages |
 //!
-//! Whoever calls must know one thing above all: whether a call that failed may be made again. Each
-//! error says so, by its [`Effect`].
+//! A caller must know whether a failed call may be retried. The [`Effect`] of each error states it.
 #![forbid(unsafe_code)]
 
 pub mod code;

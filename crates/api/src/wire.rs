@@ -1,18 +1,18 @@
-//! What the files in `proto` become in Rust.
+//! The Rust code of the files in `proto`.
 
-/// Why calls are not answered.
+/// Errors of calls.
 pub mod failure {
     #![expect(missing_docs, clippy::all, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.failure.v1");
 }
 
-/// What gates and nodes say to nodes.
+/// Requests of gates and nodes to nodes.
 pub mod node {
     #![expect(missing_docs, unused_qualifications, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.node.v1");
 }
 
-/// What clients say to gates.
+/// Requests of clients to gates.
 pub mod gate {
     #![expect(missing_docs, unused_qualifications, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.gate.v1");

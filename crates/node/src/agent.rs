@@ -1,7 +1,7 @@
-//! What a node does by itself: it serves while its session lives, leads if there is no leader,
+//! The background work of a node. It serves while its session lives, leads if there is no leader,
 //! claims and hands over shards, and joins again when its session has ended.
 //!
-//! Everything that belongs to one session is one future, so that it ends as a whole.
+//! Everything of one session is one future, so that it ends as a whole.
 
 mod auto_load;
 mod claims;
@@ -49,17 +49,17 @@ pub(crate) struct Agent {
     pub(crate) notice_log: Arc<NoticeLog>,
 }
 
-/// Without this, the compiler does not see that the future is `Send`.
+/// Lets the compiler see that the future is `Send`.
 fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
 
-/// What an agent does in one session.
+/// The agent in one session.
 struct SessionAgent {
     agent: Arc<Agent>,
     membership: NodeMembership,
     host: Arc<ObjectHost>,
-    /// How the node leaves, if it does.
+    /// How the node leaves.
     leaving: watch::Sender<Leaving>,
 }
 
@@ -77,15 +77,15 @@ enum EndReason {
     Lost,
     /// Everything was handed over.
     HandedOver,
-    /// The node was to leave, and the store did not let it release what it had.
+    /// The node was to leave, and the store refused to release its shards.
     NotReleased,
     /// The node was dropped.
     Dropped,
 }
 
 impl Agent {
-    /// Runs the node to its end. Should it panic, nothing is served from then on, and the session
-    /// runs out as if the process had died.
+    /// Runs the node to its end. After a panic it serves nothing, and the session expires as after
+    /// a crash.
     pub(crate) async fn run(self: Arc<Self>, membership: NodeMembership) {
         let served = AssertUnwindSafe(self.serve_sessions(membership)).catch_unwind().await;
         if let Err(panic) = served {
@@ -98,7 +98,7 @@ impl Agent {
         }
     }
 
-    /// Serves one session after the other.
+    /// Serves one session after another.
     async fn serve_sessions(self: &Arc<Self>, mut membership: NodeMembership) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
@@ -121,7 +121,7 @@ impl Agent {
                 }
                 EndReason::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
-                    // Deactivation may take long. Rejoining does not wait for it.
+                    // Deactivation may take long, and rejoining does not wait for it.
                     self.cluster.env().spawn(boxed(host.end()));
                 }
             }
@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// Begins a session: calls are answered from now on.
+    /// Starts a session: calls are answered from now on.
     pub(crate) fn begin(&self, membership: &NodeMembership) {
         let serves = membership.clone();
         let caller: Weak<dyn Caller> = self.router.clone();
@@ -156,7 +156,7 @@ impl Agent {
         while desired.changed().await.is_ok() {}
     }
 
-    /// Joins with a new session; none if the node is to drain or was dropped.
+    /// Joins with a new session. Returns `None` if the node is to drain or was dropped.
     async fn rejoin(&self) -> Option<NodeMembership> {
         let mut desired = self.desired.clone();
         let (address, weight) = (&self.address, self.options.weight);
@@ -191,7 +191,7 @@ impl SessionAgent {
             biased;
             () = self.agent.dropped() => EndReason::Dropped,
             () = self.watch_session() => EndReason::Lost,
-            end = boxed(self.care_for_shards()) => end,
+            end = boxed(self.manage_shards()) => end,
             () = boxed(self.lead()) => EndReason::Lost,
         }
     }

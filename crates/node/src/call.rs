@@ -8,10 +8,10 @@ use shardwright_api::limits::{MAX_CHAIN_LENGTH, MAX_NAME_SIZE, MAX_PAYLOAD_SIZE}
 use shardwright_contracts::FenceEpoch;
 use shardwright_placement::ObjectId;
 
-/// Which object: its type and its id. Objects of two types may have the same id.
+/// The type and id of an object. Objects of two types may have the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// The name under which its type is known.
+    /// The name of its type.
     pub object_type: Arc<str>,
     /// Its id.
     pub id: ObjectId,
@@ -25,11 +25,11 @@ impl ObjectKey {
     }
 }
 
-/// The calls that a call is part of: each waits for the next, the outermost comes first.
+/// The calls that wait for a call, the outermost first.
 ///
-/// A chain says two things. Who is in it waits, so that a call to it would never end. And the
-/// shards of those in it cannot be given away before the call has ended, so that it must be
-/// admitted there.
+/// A call to an object in the chain would never end, because that object waits. And the shards of
+/// the chain's objects cannot be handed over before the call has ended, so it must be admitted
+/// there.
 #[derive(Clone, Default)]
 pub struct Chain(Arc<[ObjectKey]>);
 
@@ -40,19 +40,19 @@ impl Chain {
         Self(links.into_iter().collect())
     }
 
-    /// The same chain, with a call to `object` at its end.
+    /// The chain with a call to `object` at its end.
     #[must_use]
     pub fn with(&self, object: ObjectKey) -> Self {
         Self(self.0.iter().cloned().chain([object]).collect())
     }
 
-    /// How many calls wait.
+    /// The number of waiting calls.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none does.
+    /// Whether no call waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -81,21 +81,21 @@ impl fmt::Debug for Chain {
 pub struct Call {
     /// The object.
     pub target: ObjectKey,
-    /// What it is to do.
+    /// The method.
     pub method: Arc<str>,
-    /// With what.
+    /// The payload.
     pub payload: Bytes,
-    /// The calls that this one is part of.
+    /// The calls that wait for this one.
     pub chain: Chain,
-    /// The fence of the claim that the caller goes by. A node that has an older one has lost the
-    /// shard without knowing it.
+    /// The fence of the claim in the caller's routing table. A node with an older fence has lost
+    /// the shard without knowing it.
     pub fence: Option<FenceEpoch>,
-    /// How much time there is, [`MAX_TIMEOUT`](shardwright_api::limits::MAX_TIMEOUT) at most.
+    /// The timeout, at most [`MAX_TIMEOUT`](shardwright_api::limits::MAX_TIMEOUT).
     pub timeout: Duration,
 }
 
 impl Call {
-    /// A call that is part of no other.
+    /// A call with an empty chain.
     #[must_use]
     pub fn new(
         target: ObjectKey,
@@ -107,7 +107,7 @@ impl Call {
         Self { target, method, payload, chain: Chain::default(), fence: None, timeout }
     }
 
-    /// Whether a call may be made at all, wherever it goes.
+    /// Checks the limits and the chain of a call.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         for (size, limit) in [
             (self.payload.len(), MAX_PAYLOAD_SIZE),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_waits_for_itself_is_refused() {
+    fn a_call_that_is_too_large_or_cyclic_is_refused() {
         assert_eq!(call().check(), Ok(()));
         let large = Call { payload: vec![0; MAX_PAYLOAD_SIZE + 1].into(), ..call() };
         let size = MAX_PAYLOAD_SIZE as u64;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_holds_no_payload() {
+    fn debug_output_contains_no_payload() {
         assert!(!format!("{:?}", Call { payload: "secret".into(), ..call() }).contains("secret"));
     }
 }

@@ -18,8 +18,7 @@ pub(crate) trait Caller: Send + Sync {
     /// The time on the clock of deadlines.
     fn now(&self) -> Duration;
 
-    /// Whether a shard is on its way from one node to another, or with a node that is about to
-    /// leave, as far as is known here.
+    /// Whether a shard is moving, or held by a leaving node, by the known state of the cluster.
     fn is_moving(&self, shard: ShardId) -> bool;
 
     /// Whether a node is about to leave.
@@ -28,10 +27,10 @@ pub(crate) trait Caller: Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 }
 
-/// What an object knows of the call that it answers, and how it makes calls of its own.
+/// The context of a call, and the way to make nested calls.
 pub struct CallContext {
     pub(crate) activation: Activation,
-    /// With this very call at its end.
+    /// The chain with this call at its end.
     pub(crate) chain: Chain,
     pub(crate) deadline: Duration,
     pub(crate) caller: Arc<dyn Caller>,
@@ -39,39 +38,38 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// The object, its shard, and the fence by which the node has that.
+    /// The object, its shard, and the fence of the node's claim.
     #[must_use]
     pub const fn activation(&self) -> &Activation {
         &self.activation
     }
 
-    /// The calls that this one is part of, and this one.
+    /// The calls that wait for this one, and this one.
     #[must_use]
     pub const fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// How much time there is left for an answer.
+    /// The time left for an answer.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_sub(self.caller.now())
     }
 
-    /// Whether the node may have lost its place in the cluster, so that nothing may be done any
-    /// more.
+    /// Whether the node's session may have ended. Then the object must have no further effects.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.token.is_over()
     }
 
-    /// Waits until that is so. It is for what an object leaves running beside its calls; the call
-    /// itself is dropped by then.
+    /// Waits until the node's session may have ended. Use it for tasks that outlive a call: the
+    /// call itself is dropped by then.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let token = self.token.clone();
         async move { token.over().await }
     }
 
-    /// Calls another object, wherever it is, in the time that is left.
+    /// Calls an object on any node, within the time left.
     pub async fn call(
         &self,
         object_type: impl Into<Arc<str>>,

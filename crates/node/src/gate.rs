@@ -15,17 +15,17 @@ use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 use crate::waiting::Queue;
 
-/// An entrance to the cluster: routes calls of clients to the nodes that have the objects. It owns
-/// nothing, so any number of gates may come and go.
+/// Routes calls of clients to the nodes that hold the objects. It owns nothing, so gates can be
+/// added and removed at any time.
 pub struct Gate {
     router: Arc<Router>,
-    /// When this goes, so does the gate's entry in the cluster.
+    /// Dropping it removes the gate's entry from the cluster.
     leave: watch::Sender<bool>,
     notice_log: Arc<NoticeLog>,
 }
 
 impl Gate {
-    /// Opens a gate, and lets the cluster know of it.
+    /// Opens a gate and registers it in the cluster.
     pub async fn open(
         cluster: Cluster,
         address: NodeAddress,
@@ -43,21 +43,21 @@ impl Gate {
         Ok(Self { router, leave, notice_log })
     }
 
-    /// Brings a call to its object and the answer back.
+    /// Routes a call to its object and returns the answer.
     ///
-    /// While the object's shard is on its way from one node to another, the call is held for as
-    /// long as it has time. An unknown outcome is returned as such, and the call is not retried.
+    /// While the object's shard moves, the call is held until its timeout. An unknown outcome is
+    /// returned as such, and the call is not retried.
     pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
         self.router.route(call).await
     }
 
-    /// What a server at this gate needs.
+    /// The service for a server at this gate.
     #[must_use]
     pub fn service(&self) -> Arc<dyn CallService> {
         Arc::new(GateService(Arc::clone(&self.router)))
     }
 
-    /// How many calls are held just now.
+    /// The number of calls that are held.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.router.queue().len()
@@ -69,13 +69,13 @@ impl Gate {
         self.router.cluster()
     }
 
-    /// What goes wrong again and again, now and from now on.
+    /// Activities that keep failing, and new notices.
     #[must_use]
     pub fn notices(&self) -> watch::Receiver<RetryNotices> {
         self.notice_log.notices()
     }
 
-    /// Takes the gate's entry out of the cluster. Calls are still answered.
+    /// Removes the gate's entry from the cluster. Calls are still answered.
     pub fn close(&self) {
         self.leave.send_replace(true);
     }
@@ -93,7 +93,7 @@ impl CallService for GateService {
     }
 }
 
-/// Keeps the gate's entry in the cluster. Nothing depends on it: it is there to be seen.
+/// Keeps the gate's entry in the cluster. It is for operators, and nothing depends on it.
 async fn stay(
     cluster: Cluster,
     mut membership: GateMembership,
@@ -103,7 +103,7 @@ async fn stay(
     let address = membership.address().clone();
     loop {
         if wait_to_leave(&membership, &mut leave).await {
-            // If the commit fails, the entry goes when the session ends.
+            // If the commit fails, the entry ends with the session.
             let _ = membership.leave().await;
             return;
         }
@@ -116,7 +116,7 @@ async fn stay(
     }
 }
 
-/// Waits until the gate is to leave, or has lost its entry.
+/// Waits until the gate is closed, or has lost its entry.
 async fn wait_to_leave(membership: &GateMembership, leave: &mut watch::Receiver<bool>) -> bool {
     let mut serving = membership.serving_changes();
     tokio::select! {

@@ -1,8 +1,8 @@
 //! The objects of a node, in one session.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
-//! | `slot.rs` | what the node has of a shard: claim, running calls, objects |
+//! | `slot.rs` | the state of a shard on the node: claim, running calls, objects |
 //! | `cell.rs` | the lock of one object, and the queue of calls that wait for it |
 //! | `admit.rs` | admits calls, holds them while a shard drains |
 //! | `run.rs` | runs one call in a task of its own |
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
-use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
 use tokio::sync::OwnedMutexGuard;
 
@@ -37,8 +37,8 @@ use crate::transport::ShardLoad;
 use crate::waiting::Queue;
 use crate::waiting::within;
 
-/// The objects on a node, in one session. The next session has a host of its own.
-pub struct ObjectHost {
+/// The objects on a node in one session. The next session has its own host.
+pub(crate) struct ObjectHost {
     env: Arc<dyn Env>,
     own: NodeAddress,
     sharding: Sharding,
@@ -46,19 +46,19 @@ pub struct ObjectHost {
     types: ObjectTypes,
     locks: ShardLocks,
     slots: PerShard<Slot>,
-    /// For objects that belong to the node itself.
+    /// For objects of the node itself.
     own_slot: Arc<Slot>,
     serving: ServingPeriod,
     queue: Arc<Queue>,
     caller: Weak<dyn Caller>,
-    /// When loads were measured last.
+    /// When loads were last measured.
     measured_at: Mutex<Duration>,
 }
 
-/// How often loads are measured at most.
+/// The shortest interval between two measurements of loads.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// What a host is made of.
+/// The parts of a host.
 pub(crate) struct HostParts {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) own: NodeAddress,
@@ -82,7 +82,7 @@ impl ObjectHost {
             sharding,
             options,
             types,
-            locks: ShardLocks::new(sharding),
+            locks: ShardLocks::new(sharding.num_shards),
             slots: PerShard::new(sharding.num_shards),
             own_slot,
             serving: ServingPeriod::new(may_serve),
@@ -93,14 +93,14 @@ impl ObjectHost {
     }
 
     /// The locks of the shards.
-    pub const fn locks(&self) -> &ShardLocks {
+    pub(crate) const fn locks(&self) -> &ShardLocks {
         &self.locks
     }
 
     /// Answers a call to an object of this node.
     ///
-    /// A call that runs goes on if the returned future is dropped. One that waits does not begin.
-    pub async fn serve(self: &Arc<Self>, call: Call) -> Result<Bytes, CallError> {
+    /// A running call continues if the returned future is dropped. A waiting call does not start.
+    pub(crate) async fn serve(self: &Arc<Self>, call: Call) -> Result<Bytes, CallError> {
         let deadline = self.env.monotonic().saturating_add(call.timeout);
         call.check()?;
         self.types.get(&call.target.object_type)?;
@@ -108,8 +108,8 @@ impl ObjectHost {
         self.run(lock, call, deadline).await
     }
 
-    /// Brings an object onto this node, unless it is here already.
-    pub async fn load(
+    /// Activates an object, unless it is active.
+    pub(crate) async fn load(
         self: &Arc<Self>,
         object: ObjectKey,
         timeout: Duration,
@@ -118,24 +118,20 @@ impl ObjectHost {
         self.types.get(&object.object_type)?;
         let call = Call::new(object, "", Bytes::new(), timeout);
         let lock = self.lock(&call, deadline).await?;
-        self.wake(lock, call, deadline).await
+        self.activate(lock, call, deadline).await
     }
 
-    /// How many objects of a shard are here.
-    pub fn objects(&self, shard: ShardId) -> Result<u64, ShardOutOfRange> {
+    /// The number of active objects of a shard.
+    #[cfg(test)]
+    pub(crate) fn objects(&self, shard: ShardId) -> Result<u64, ShardOutOfRange> {
         Ok(self.slot(shard)?.handover().objects)
-    }
-
-    /// The fence by which the node has a shard, if it has it.
-    pub fn fence(&self, shard: ShardId) -> Result<Option<FenceEpoch>, ShardOutOfRange> {
-        Ok(self.slot(shard)?.held().flatten())
     }
 
     pub(crate) fn slot(&self, shard: ShardId) -> Result<&Arc<Slot>, ShardOutOfRange> {
         self.slots.get(shard)
     }
 
-    /// The shards that the node has.
+    /// The shards that the node holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = (ShardId, &Arc<Slot>)> {
         self.slots.iter().filter(|(_, slot)| slot.held().is_some())
     }
@@ -148,8 +144,8 @@ impl ObjectHost {
         &self.serving
     }
 
-    /// What the shards of the node bear.
-    pub fn loads(&self) -> Vec<ShardLoad> {
+    /// The loads of the node's shards.
+    pub(crate) fn loads(&self) -> Vec<ShardLoad> {
         let elapsed = {
             let now = self.env.monotonic();
             let mut at = self.measured_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +159,7 @@ impl ObjectHost {
         self.held().map(load).collect()
     }
 
-    /// Waits until a call may run. Nothing has begun by then.
+    /// Waits until a call may run. It has not started by then.
     async fn lock(&self, call: &Call, deadline: Duration) -> Result<ObjectLock, CallError> {
         let token = self.serving.token();
         let lock = async {
@@ -178,8 +174,8 @@ impl ObjectHost {
         }
     }
 
-    /// Waits for the object. Its line is as long as the queue of a process unless configured
-    /// otherwise: when a shard arrives, all calls come at once that were held for it.
+    /// Waits for the object. By default its queue is as long as that of a process, because all held
+    /// calls arrive at once with their shard.
     async fn enter(
         &self,
         admitted: &Admitted,
@@ -210,8 +206,8 @@ struct Entered {
     state: OwnedMutexGuard<CellState>,
 }
 
-/// All that a call must have to run. It goes in this order, so that the shard stays until all else
-/// is gone.
+/// Everything that a call must hold to run. The shard is the last field, so that it is released
+/// last.
 struct ObjectLock {
     token: ServingToken,
     entered: Entered,

@@ -1,21 +1,19 @@
-//! Nodes that serve the shards of a cluster, gates that bring calls to them, and the objects in
-//! between.
+//! Nodes that serve the shards of a cluster, gates that route calls to them, and their objects.
 //!
-//! `docs/nodes.md` teaches it. A service is one or more [`ObjectType`]s. A [`Node`] joins a
-//! cluster, claims the shards that it should have, serves their objects, and hands them over when
-//! they should be elsewhere. A [`Gate`] owns nothing: it brings each call to the node that has the
-//! object, and holds it while the object's shard is on its way.
+//! `docs/nodes.md` explains it. A service is one or more [`ObjectType`]s. A [`Node`] joins a
+//! cluster, claims its shards, serves their objects, and hands shards over when their target
+//! changes. A [`Gate`] owns nothing: it routes each call to the node that holds the object's shard,
+//! and holds the call while the shard moves.
 //!
-//! | item | what it is |
+//! | item | meaning |
 //! |---|---|
-//! | [`ObjectType`], [`CallContext`] | what users write, and what it can do |
+//! | [`ObjectType`], [`CallContext`] | the trait that users implement, and the context of a call |
 //! | [`Node`], [`Gate`] | the two kinds of processes |
-//! | [`ObjectHost`], [`ShardLocks`] | the objects on a node, and what keeps calls and moves apart |
-//! | [`Transport`], [`LocalNetwork`] | what brings calls to nodes, and that within one process |
+//! | [`Transport`], [`LocalNetwork`] | how calls reach nodes, and the one within a process |
 //! | [`world`] | sockets: gRPC between processes, gRPC and HTTP for clients |
 //!
-//! Nothing here but [`world`] knows a clock, a task or a socket: all that comes through an `Env`
-//! and a [`Transport`], so that a whole cluster can be simulated.
+//! Only [`world`] uses a clock, tasks and sockets directly. Everything else uses an `Env` and a
+//! [`Transport`], so a whole cluster can be simulated.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -74,7 +72,7 @@
 //! let address = NodeAddress::parse("gate-1")?;
 //! let gate = Gate::open(cluster, address, network, GateOptions::default()).await?;
 //! let greeter = ObjectKey::new("Greeter", ObjectId::parse("bob")?);
-//! // No shard is claimed yet: the call is held until the node has claimed the object's.
+//! // No shard is claimed yet: the call is held until the node has claimed the shard.
 //! let answer = gate.call(Call::new(greeter, "greet", "alice", Duration::from_secs(10))).await?;
 //! assert_eq!(answer, "I am bob, alice");
 //! node.drain().await;
@@ -119,9 +117,6 @@ pub use call::{Call, Chain, ObjectKey};
 
 pub use context::CallContext;
 pub use gate::Gate;
-pub use host::ObjectHost;
-pub use locks::{ShardLocks, ShardReadGuard, ShardWriteGuard};
-
 pub use node::{Node, NodeState, StartError};
 pub use notices::{Activity, RetryNotice, RetryNotices};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// How much of the newest measurement goes into the smoothed one: one part in this many.
+/// The weight of a new measurement in the smoothed load: one part in this many.
 const SMOOTHING: u64 = 4;
 
-/// What one shard bears: how much of each second its calls take, smoothed.
+/// The load of one shard: the smoothed work of its calls per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadMeter {
     busy: Duration,
@@ -12,18 +12,18 @@ pub(crate) struct LoadMeter {
 }
 
 impl LoadMeter {
-    /// Takes note of a call.
+    /// Counts a call.
     pub(crate) fn count(&mut self, busy: Duration) {
         self.busy = self.busy.saturating_add(busy);
         self.calls = self.calls.saturating_add(1);
     }
 
-    /// What the shard bears, in microseconds of work per second and a few for each call, after a
-    /// time in which calls were counted.
+    /// Measures the load since the last measurement, in microseconds of work per second and a few
+    /// for each call.
     pub(crate) fn measure(&mut self, elapsed: Duration) -> u64 {
         let Self { busy, calls, smoothed } = std::mem::take(self);
         let micros = elapsed.as_micros().max(1);
-        // A call that does nothing is still received and answered.
+        // Even a call without work is received and answered.
         let work = busy.as_micros() + u128::from(calls) * 10;
         let latest = u64::try_from(work * 1_000_000 / micros).unwrap_or(u64::MAX);
         let next = match smoothed {
@@ -34,7 +34,7 @@ impl LoadMeter {
         next
     }
 
-    /// What was measured last.
+    /// The latest measurement.
     pub(crate) fn latest(&self) -> u64 {
         self.smoothed.unwrap_or_default()
     }

@@ -17,11 +17,11 @@ use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 use crate::waiting::Queue;
 
-/// A node of a cluster: claims the shards that it should have, serves their objects, and hands
-/// them over when they should be elsewhere.
+/// A node of a cluster. It claims its shards, serves their objects, and hands shards over when
+/// their target changes.
 ///
-/// Dropping it is like a crash: nothing is handed over, and others have the shards when its session
-/// has run out. To leave properly, [`drain`](Self::drain) it.
+/// Dropping it is like a crash: nothing is handed over, and other nodes claim its shards after its
+/// session has expired. To leave properly, [`drain`](Self::drain) it.
 pub struct Node {
     address: NodeAddress,
     router: Arc<Router>,
@@ -34,51 +34,50 @@ pub struct Node {
 /// Why a node did not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// It did not become a member.
+    /// The node could not join.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// Objects are to be loaded of a type that the node does not know.
-    #[error("objects of type {0} are to be loaded, and there are none of that type")]
+    /// A type to load automatically is not registered.
+    #[error("cannot load objects of type {0}: the type is not registered")]
     UnknownType(Arc<str>),
-    /// Objects are to be loaded whose ids would be none.
-    #[error("objects of type {object_type} are to be loaded in every shard: {why}")]
+    /// The ids of objects to load automatically are invalid.
+    #[error("cannot load objects of type {object_type} in every shard: {why}")]
     Name {
         /// The type.
         object_type: Arc<str>,
-        /// What is wrong with the ids.
+        /// Why the ids are invalid.
         why: ObjectIdError,
     },
 }
 
-/// What the owner of a node wants it to do.
+/// The state that the owner of a node has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     Serve,
     Drain,
 }
 
-/// State of a node.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// It is a member, and serves what it has.
+    /// It is a member and serves its shards.
     Serving,
-    /// It is a member, and gives away what it has.
+    /// It is a member and hands over its shards.
     Draining,
-    /// It has lost its place in the cluster, serves nothing, and is about to join again.
+    /// Its session has ended. It serves nothing, and is about to join again.
     Rejoining,
-    /// It has handed over or released all that it had, and has left.
+    /// It has handed over or released all its shards, and has left.
     Left,
-    /// It was to leave, and is no member any more without having handed over what it had: it had
-    /// lost its place, or the store did not let it release. Others have its shards at the latest
-    /// when its session has run out.
+    /// It has left without handing over all its shards: its session ended, or the store refused a
+    /// release. Other nodes claim its shards at the latest when its session expires.
     Gone,
-    /// Something in it panicked. It serves nothing any more, and others have its shards when its
-    /// session has run out.
+    /// Its own code panicked. It serves nothing, and other nodes claim its shards when its session
+    /// expires.
     Failed,
 }
 
 impl Node {
-    /// Joins a cluster. `address` is where others reach the node's [`service`](Self::service).
+    /// Joins a cluster. `address` is where other processes reach its [`service`](Self::service).
     pub async fn start(
         cluster: Cluster,
         address: NodeAddress,
@@ -107,13 +106,13 @@ impl Node {
             state: says,
             notice_log: Arc::clone(&notice_log),
         });
-        // From here on calls are answered, though there is no shard yet.
+        // Calls are answered from here on, before the first claim.
         agent.begin(&membership);
         cluster.env().spawn(Box::pin(agent.run(membership)));
         Ok(Self { address, router, local, desired, state, notice_log })
     }
 
-    /// Where others reach it.
+    /// Its address.
     #[must_use]
     pub const fn address(&self) -> &NodeAddress {
         &self.address
@@ -132,8 +131,7 @@ impl Node {
     }
 
     /// Its objects in the current session, if it has one.
-    #[must_use]
-    pub fn host(&self) -> Option<Arc<ObjectHost>> {
+    pub(crate) fn host(&self) -> Option<Arc<ObjectHost>> {
         self.local.now().map(|(_, host)| host)
     }
 
@@ -156,29 +154,29 @@ impl Node {
         self.notice_log.notices()
     }
 
-    /// What a server at this node's address needs: it answers calls to the objects of this node,
-    /// and refuses those to others.
+    /// The service for a server at this node's address. It answers calls to the objects of this
+    /// node and refuses others.
     #[must_use]
     pub fn service(&self) -> Arc<dyn CallService> {
         Arc::new(Own(Arc::clone(&self.local)))
     }
 
-    /// Calls an object, wherever it is, like a gate does.
+    /// Calls an object on any node, like a gate.
     pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
         self.router.route(call).await
     }
 
-    /// How many calls are held just now.
+    /// The number of calls that are held.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.router.queue().len()
     }
 
-    /// Hands every shard over and leaves the cluster. No call fails because of it; calls that
-    /// still arrive get [`CallError::NotServing`], so a server should go on for a moment.
+    /// Hands over every shard and leaves the cluster. No call fails because of it. Calls that still
+    /// arrive get [`CallError::NotServing`], so keep the server running for a moment.
     ///
-    /// Returns how it ended: [`NodeState::Left`]; [`NodeState::Gone`] if not everything was handed
-    /// over; or [`NodeState::Failed`] if the node had failed and handed nothing over.
+    /// Returns [`NodeState::Left`], [`NodeState::Gone`] if not everything was handed over, or
+    /// [`NodeState::Failed`] if the node had failed before.
     pub async fn drain(&self) -> NodeState {
         self.desired.send_replace(DesiredState::Drain);
         let mut state = self.state.clone();
@@ -186,12 +184,12 @@ impl Node {
             matches!(state, NodeState::Left | NodeState::Gone | NodeState::Failed)
         };
         let ended = state.wait_for(is_over);
-        // The sender is gone if the agent has failed.
+        // The sender is dropped if the agent has failed.
         ended.await.map_or(NodeState::Failed, |state| *state)
     }
 }
 
-/// Checks that the objects can be loaded: a later failure would only be a notice.
+/// Checks the objects to load. A later failure would only be a notice.
 fn check_auto_load(
     auto_load: &[AutoLoad],
     types: &ObjectTypes,
@@ -203,7 +201,7 @@ fn check_auto_load(
         if types.get(object_type).is_err() {
             return Err(StartError::UnknownType(object_type.clone()));
         }
-        // The last shard has the longest number.
+        // The last shard has the longest id.
         if let Some(Err(why)) = last.map(|shard| one.key(shard)) {
             return Err(StartError::Name { object_type: object_type.clone(), why });
         }
@@ -243,7 +241,8 @@ impl CurrentHost {
     }
 
     pub(crate) fn set(&self, session: Option<(NodeInstance, Arc<ObjectHost>)>) {
-        // What was there goes after the lock does, because it may be the last of its host.
+        // The old value is dropped after the lock, because it may be the last reference to its
+        // host.
         let _before = {
             let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *now, session)

@@ -1,4 +1,4 @@
-//! What users write: types of objects.
+//! Types of objects, which users implement.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,15 +15,15 @@ use crate::transport::BoxFuture;
 
 /// A type of objects.
 ///
-/// An object appears on a node with the first call to it, and goes when its shard goes. Its calls
-/// run one at a time. What it keeps in memory is lost when its node is, or when a call to it panics
-/// or is broken off; so what must not be lost is stored before the call is answered, together with
-/// the fence, so that a store can refuse the late write of a node that was replaced.
+/// An object is activated on a node by its first call, and deactivated when the node loses or hands
+/// over its shard. Its calls run one at a time. Its memory is lost when the node fails, or when a
+/// call to it panics or is cancelled. So store durable state before the call is answered, together
+/// with the fence. A store can then refuse the late write of a replaced node.
 pub trait ObjectType: Send + Sync + 'static {
-    /// What an object is while it is on a node.
+    /// The state of an active object.
     type Object: Send + 'static;
 
-    /// Brings an object onto this node.
+    /// Activates an object on this node.
     fn activate(
         &self,
         activation: &Activation,
@@ -31,8 +31,8 @@ pub trait ObjectType: Send + Sync + 'static {
 
     /// Answers a call.
     ///
-    /// The future is dropped, and the object with it, if the node loses its place in the cluster,
-    /// or if it takes much longer than the call has time.
+    /// The future and the object are dropped if the node stops serving, or if the call far exceeds
+    /// its timeout.
     fn handle(
         &self,
         object: &mut Self::Object,
@@ -41,12 +41,12 @@ pub trait ObjectType: Send + Sync + 'static {
         payload: Bytes,
     ) -> impl Future<Output = Result<Bytes, ObjectError>> + Send;
 
-    /// Removes an object from this node.
+    /// Deactivates an object.
     ///
-    /// It has only so long ([`HostOptions::deactivation_max`]), because calls to its shard are held
-    /// meanwhile. Then the future is dropped, and the node reports how many objects were
-    /// dropped ([`Node::notices`]). Use it to make the next activation faster, not to store for
-    /// the first time what must not be lost.
+    /// It must end within [`HostOptions::deactivation_max`], because calls to its shard are held
+    /// meanwhile. Otherwise the future is dropped, and the node reports the number of dropped
+    /// objects ([`Node::notices`]). Use it to make the next activation faster, not to store durable
+    /// state for the first time.
     ///
     /// [`HostOptions::deactivation_max`]: crate::HostOptions::deactivation_max
     /// [`Node::notices`]: crate::Node::notices
@@ -60,51 +60,52 @@ pub trait ObjectType: Send + Sync + 'static {
     }
 }
 
-/// Which object is activated, and under which claim.
+/// The object that is activated, and the claim of its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activation {
-    /// Which object.
+    /// The object.
     pub object: ObjectKey,
     /// Its shard, unless it belongs to a node.
     pub shard: Option<ShardId>,
-    /// The fence of the node's claim to that shard. Every later claim has a higher one.
+    /// The fence of the node's claim. Every later claim of the shard has a higher one.
     pub fence: Option<FenceEpoch>,
 }
 
-/// Why an object goes from a node.
+/// Why an object is deactivated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deactivation {
-    /// Its shard is handed over, or its node leaves the cluster. What it stores in time is still
+    /// Its shard is handed over, or its node leaves the cluster. Writes with its fence are still
     /// accepted.
     HandedOver,
-    /// The node has lost the shard. Another may have it already: there is nothing left to store.
+    /// The node has lost the shard. Another node may already serve it, so nothing can be stored any
+    /// more.
     Lost,
 }
 
-/// Why an object does not answer a call, or does not come.
+/// Why an object does not answer a call, or is not activated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It rejects the call, and why. The caller gets the first thousand letters or so.
+    /// It rejects the call for this reason. The caller gets about the first thousand characters.
     #[error("{0}")]
     Refused(String),
-    /// A store refused the fence: another node has the shard, and nothing was done.
+    /// A store refused the fence: another node holds the shard. The call had no effect.
     #[error("the fence is stale")]
     StaleFence,
-    /// Whether anything was done is not known.
-    #[error("it is not known whether anything was done")]
+    /// The outcome is unknown.
+    #[error("the outcome is unknown")]
     Unknown,
 }
 
 impl ObjectError {
-    /// An object that says no.
+    /// An object that rejects the call.
     #[must_use]
     pub fn refused(why: impl fmt::Display) -> Self {
         Self::Refused(why.to_string())
     }
 }
 
-/// An object that gives up because a call of its own failed. It may have had effects before, so
-/// its call never counts as not executed.
+/// An object that fails because a call of its own failed. It may have had effects before, so its
+/// call never counts as not executed.
 impl From<CallError> for ObjectError {
     fn from(error: CallError) -> Self {
         match error {
@@ -139,7 +140,7 @@ fn not_owner(activation: &Activation) -> CallError {
     CallError::NotOwner { shard: activation.shard, fence: activation.fence }
 }
 
-/// The types of objects that a node knows, by name.
+/// The types of objects that a node serves, by name.
 #[derive(Clone, Default)]
 pub struct ObjectTypes {
     types: BTreeMap<Arc<str>, Arc<dyn AnyType>>,
@@ -152,14 +153,14 @@ impl ObjectTypes {
         Self::default()
     }
 
-    /// These and one more. A type that had the name before gives way.
+    /// Adds a type. It replaces a type of the same name.
     #[must_use]
     pub fn with(mut self, name: impl Into<Arc<str>>, object_type: impl ObjectType) -> Self {
         self.types.insert(name.into(), Arc::new(Erased(Arc::new(object_type))));
         self
     }
 
-    /// The names of all.
+    /// The names of all types.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.types.keys().map(AsRef::as_ref)
     }
@@ -175,7 +176,7 @@ impl fmt::Debug for ObjectTypes {
     }
 }
 
-/// A type of objects, whichever.
+/// An object type without its type parameter.
 pub(crate) trait AnyType: Send + Sync {
     fn activate<'a>(
         &'a self,
@@ -183,7 +184,7 @@ pub(crate) trait AnyType: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn AnyObject>, ObjectError>>;
 }
 
-/// An object, of whichever type.
+/// An object without its type parameter.
 pub(crate) trait AnyObject: Send {
     fn handle<'a>(
         &'a mut self,
@@ -197,7 +198,7 @@ pub(crate) trait AnyObject: Send {
 
 struct Erased<T>(Arc<T>);
 
-struct Awake<T: ObjectType> {
+struct ActiveObject<T: ObjectType> {
     object_type: Arc<T>,
     object: T::Object,
 }
@@ -209,14 +210,14 @@ impl<T: ObjectType> AnyType for Erased<T> {
     ) -> BoxFuture<'a, Result<Box<dyn AnyObject>, ObjectError>> {
         Box::pin(async move {
             let object = self.0.activate(activation).await?;
-            let awake: Box<dyn AnyObject> =
-                Box::new(Awake { object_type: Arc::clone(&self.0), object });
-            Ok(awake)
+            let active: Box<dyn AnyObject> =
+                Box::new(ActiveObject { object_type: Arc::clone(&self.0), object });
+            Ok(active)
         })
     }
 }
 
-impl<T: ObjectType> AnyObject for Awake<T> {
+impl<T: ObjectType> AnyObject for ActiveObject<T> {
     fn handle<'a>(
         &'a mut self,
         context: &'a CallContext,

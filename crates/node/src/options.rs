@@ -7,19 +7,19 @@ use shardwright_placement::HandoverTimeouts;
 /// How objects are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Most calls that wait for their turn at one object. They take no place of those that wait
-    /// for a shard, so that an object in demand fails no calls but its own.
+    /// The largest number of calls that wait for one object. They use no slots of calls that wait
+    /// for a shard, so a busy object fails no calls but its own.
     pub calls_per_object_max: u64,
-    /// How much longer than it has time a call may run before it is broken off, and its object
-    /// with it. Until then a shard with such a call cannot be handed over.
+    /// How far a call may exceed its timeout before it is cancelled and its object is dropped.
+    /// Until then its shard cannot be handed over.
     pub overrun_max: Duration,
-    /// Timeout for the deactivation of an object. Calls to its shard are held meanwhile. If no
-    /// object of the shard ends within it, or all of them take twelve times as long, those that
-    /// are left are dropped.
+    /// The timeout for the deactivation of an object. Calls to its shard are held meanwhile. The
+    /// remaining objects are dropped if none ends within it, or if all together take twelve times
+    /// as long.
     pub deactivation_max: Duration,
-    /// How long an object may take that is loaded without a call.
+    /// The timeout of an activation without a call.
     pub activation_max: Duration,
-    /// Whether a call to a shard that drains fails at once instead of being held.
+    /// Whether a call to a draining shard fails at once instead of being held.
     pub strict: bool,
 }
 
@@ -40,30 +40,30 @@ impl Default for HostOptions {
 pub struct AutoLoad {
     /// The type of the objects.
     pub object_type: Arc<str>,
-    /// What follows `shard#<n>/` in their ids.
+    /// The part of their ids after `shard#<n>/`.
     pub name: Arc<str>,
 }
 
-/// How a node behaves, besides what the cluster's configuration says.
+/// Options of a node, besides the cluster's configuration.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// How objects are served. Whether that is strict is the cluster's to say.
+    /// How objects are served. The cluster's configuration overrides `strict`.
     pub host: HostOptions,
-    /// The node's share of the shards, relative to those of others.
+    /// The node's share of the shards, relative to other nodes.
     pub weight: NonZeroU32,
-    /// Most calls of this process that wait for a shard.
+    /// The largest number of calls of this process that wait for a shard.
     pub queue_max: u64,
     /// Objects of which there is one in every shard.
     pub auto_load: Vec<AutoLoad>,
-    /// Whether this node, when it leads, evens out what shards bear instead of their number.
+    /// Whether this node, as the leader, balances the load of shards instead of their number.
     pub balance_load: bool,
-    /// How patient the node is with calls that take long in a shard that is to go elsewhere.
+    /// The timeouts of a handover while calls run in the shard.
     pub handover: HandoverTimeouts,
-    /// How long a node that drains waits for others to take its shards, before it leaves them.
-    pub drain_patience: Duration,
+    /// How long a draining node waits for others to claim its shards, before it releases them.
+    pub drain_timeout: Duration,
 }
 
-/// The calls that one process holds, or that wait for one object, unless configured otherwise.
+/// The default queue of a process, and of an object.
 const DEFAULT_QUEUE: u64 = 10_000;
 
 impl Default for NodeOptions {
@@ -75,15 +75,15 @@ impl Default for NodeOptions {
             auto_load: Vec::new(),
             balance_load: false,
             handover: HandoverTimeouts::default(),
-            drain_patience: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// How a gate behaves, besides what the cluster's configuration says.
+/// Options of a gate, besides the cluster's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateOptions {
-    /// Most calls that wait for a shard.
+    /// The largest number of calls that wait for a shard.
     pub queue_max: u64,
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, OnceLock};
 use shardwright_contracts::ShardId;
 use shardwright_placement::{ShardCount, ShardOutOfRange};
 
-/// Something for each shard, made when it is first asked for: a node has few of many shards.
+/// A value for each shard, created on first use: a node holds few of many shards.
 pub(crate) struct PerShard<T> {
     each: Box<[OnceLock<Arc<T>>]>,
 }
@@ -13,7 +13,7 @@ impl<T: Default> PerShard<T> {
         Self { each: num_shards.shards().map(|_| OnceLock::new()).collect() }
     }
 
-    /// What there is for a shard.
+    /// The value of a shard.
     pub(crate) fn get(&self, shard: ShardId) -> Result<&Arc<T>, ShardOutOfRange> {
         let at = usize::try_from(shard.as_raw()).ok().and_then(|at| self.each.get(at));
         at.map(|one| one.get_or_init(Arc::default)).ok_or_else(|| ShardOutOfRange {
@@ -22,7 +22,7 @@ impl<T: Default> PerShard<T> {
         })
     }
 
-    /// All that was ever asked for, by shard.
+    /// All created values, by shard.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ShardId, &Arc<T>)> {
         let numbered = self.each.iter().zip(0_u64..);
         numbered.filter_map(|(one, raw)| Some((ShardId::from_raw(raw), one.get()?)))

@@ -1,4 +1,4 @@
-//! Where calls go, and what becomes of those that have nowhere to go.
+//! Routes calls to nodes, and holds those that have no owner.
 
 mod attempt;
 mod routes;
@@ -22,33 +22,33 @@ use crate::transport::{BoxFuture, Transport};
 use crate::waiting::within;
 use crate::waiting::{Queue, QueueSlot};
 
-/// The longest pause before a node is asked again that refused a call though the cluster says that
-/// it has the shard.
+/// The longest pause before a node that refused a call is tried again, although it holds the shard
+/// by the cluster's state.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Routes calls as the cluster says, and holds those whose shard is on its way.
+/// Routes calls by the cluster's state, and holds those whose shard is moving.
 ///
-/// A call is sent again only if it surely was not executed. Whether its shard has moved is learned
-/// from the cluster's changes, not by asking around; a node that refused a call is asked again when
-/// something has changed for the shard, or after a while.
+/// A call is resent only if it surely was not executed. The router learns of moves from the
+/// cluster's changes, not by trying other nodes. It tries a node that refused a call again when the
+/// shard has changed, or after a pause.
 pub(crate) struct Router {
     cluster: Cluster,
     transport: Arc<dyn Transport>,
     queue: Arc<Queue>,
-    /// The objects of this very process, if it is a node.
+    /// The objects of this process, if it is a node.
     local: Option<Arc<CurrentHost>>,
     routes: RouteCache,
 }
 
-/// What a call remembers while it waits.
+/// The state of a waiting call.
 struct Waiting {
     deadline: Duration,
     changes: Option<watch::Receiver<Arc<ClusterView>>>,
     queue_slot: Option<QueueSlot>,
-    /// Who refused it last.
+    /// The last refusal.
     refusal: Option<Refusal>,
-    /// When that one is asked again, though nothing was heard.
-    ask_again_at: Duration,
+    /// When the node that refused is tried again, even without a change.
+    retry_at: Duration,
     pause: Duration,
     /// Why it waits.
     why: CallError,
@@ -76,7 +76,7 @@ impl Router {
         &self.queue
     }
 
-    /// Brings a call to its object and the answer back.
+    /// Routes a call to its object and returns the answer.
     pub(crate) async fn route(&self, call: Call) -> Result<Bytes, CallError> {
         let timeout = call.timeout.min(MAX_TIMEOUT);
         let deadline = self.cluster.env().monotonic().saturating_add(timeout);
@@ -86,7 +86,7 @@ impl Router {
             changes: None,
             queue_slot: None,
             refusal: None,
-            ask_again_at: Duration::MAX,
+            retry_at: Duration::MAX,
             pause: Duration::from_millis(self.cluster.config().moving_retry_ms),
             why: CallError::Late,
         };
@@ -111,7 +111,7 @@ impl Router {
         }
     }
 
-    /// Waits until the cluster has changed since `view`, or it is time to look again.
+    /// Waits until the cluster has changed since `view`, or until the time of the next retry.
     async fn wait(
         &self,
         view: &ClusterView,
@@ -128,30 +128,30 @@ impl Router {
             waiting.queue_slot = Some(self.queue.enter()?);
         }
         let Some(changes) = &mut waiting.changes else {
-            // Whatever happens from here on is heard; what happened before is looked at again.
+            // Later changes are received from here on. Earlier ones are in the next view.
             waiting.changes = Some(self.cluster.changes());
             return Ok(());
         };
         if changes.borrow().generation != view.generation {
             return Ok(());
         }
-        let until = deadline.min(waiting.ask_again_at).min(now.saturating_add(at_most));
+        let until = deadline.min(waiting.retry_at).min(now.saturating_add(at_most));
         if let Some(Err(_gone)) = within(env, until, changes.changed()).await {
             return Err(CallError::NotServing);
         }
-        if env.monotonic() >= waiting.ask_again_at {
-            (waiting.refusal, waiting.ask_again_at) = (None, Duration::MAX);
+        if env.monotonic() >= waiting.retry_at {
+            (waiting.refusal, waiting.retry_at) = (None, Duration::MAX);
         }
         Ok(())
     }
 }
 
 impl Waiting {
-    /// Takes note of who refused the call. Nothing need be heard of that one's trouble, so it is
-    /// asked again after a while, but less and less often.
+    /// Records a refusal. The cause need not change the cluster's state, so the node is tried again
+    /// after a pause, which grows.
     fn remember(&mut self, refusal: Refusal, why: CallError, now: Duration) {
         (self.refusal, self.why) = (Some(refusal), why);
-        self.ask_again_at = now.saturating_add(self.pause);
+        self.retry_at = now.saturating_add(self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
@@ -164,7 +164,7 @@ impl Caller for Router {
     fn is_moving(&self, shard: ShardId) -> bool {
         let view = self.cluster.view();
         let Ok(info) = view.map.info(shard) else { return false };
-        // A leaving node releases its shards also if no other node can take them.
+        // A leaving node releases its shards even if no other node can take them.
         let leaves = |node: &str| view.members.get(node).is_some_and(|member| member.draining);
         info.current.is_some_and(|holder| {
             Some(holder.address) != info.target || leaves(holder.address.as_str())

@@ -1,14 +1,14 @@
 //! How long a node may serve.
 //!
-//! A node serves while its session surely lives. When it cannot be sure any more, all running calls
-//! are cancelled, before another node can have its shards. If the session turns out to be alive,
-//! the node serves again; if not, it joins with a new session.
+//! A node serves while its session surely lives. When this is uncertain, all running calls are
+//! cancelled, before another node can claim its shards. If the session turns out to be alive, the
+//! node serves again. Otherwise it joins with a new session.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use shardwright_engine::watch;
 
-/// Whether a node may serve, asked for every call.
+/// Whether a node may serve, checked for every call.
 pub(crate) trait MayServe: Send + Sync {
     fn may_serve(&self) -> bool;
 }
@@ -28,7 +28,7 @@ pub(crate) struct ServingToken {
 
 /// Whether a node may serve during one session.
 pub(crate) struct ServingPeriod {
-    /// None once it has ended, because the callback keeps the session alive.
+    /// `None` once it has ended, because the callback keeps the session alive.
     may_serve: RwLock<Option<Arc<dyn MayServe>>>,
     /// How often all calls were cancelled.
     breaks: watch::Sender<u64>,
@@ -44,25 +44,25 @@ impl ServingPeriod {
         may_serve.as_ref().is_some_and(|one| one.may_serve())
     }
 
-    /// A token for work that begins now.
+    /// A token for work that starts now.
     pub(crate) fn token(&self) -> ServingToken {
         let breaks = self.breaks.subscribe();
         let at = *breaks.borrow();
         ServingToken { breaks, at }
     }
 
-    /// Serves nothing any more, and lets the session run out.
+    /// Stops serving, and lets the session expire.
     pub(crate) fn end(&self) {
         // Dropped after the lock.
         let _callback = {
             let mut may_serve = self.may_serve.write().unwrap_or_else(PoisonError::into_inner);
             may_serve.take()
         };
-        self.break_off();
+        self.cancel_calls();
     }
 
     /// Cancels all running calls.
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn cancel_calls(&self) {
         self.breaks.send_modify(|count| *count = count.saturating_add(1));
     }
 }
@@ -74,7 +74,7 @@ impl ServingToken {
 
     pub(crate) async fn over(mut self) {
         let at = self.at;
-        // An error means that the period is gone, too.
+        // An error means that the period has ended, too.
         let _ = self.breaks.wait_for(|count| *count != at).await;
     }
 }

@@ -1,11 +1,11 @@
-//! What the tests of this crate share: a clock that only moves when all tasks wait.
+//! Helpers of the tests: a clock that only moves when all tasks wait.
 
 use std::time::Duration;
 
 use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use tokio::time::Instant;
 
-/// The world of a test whose clock is paused.
+/// The environment of a test with a paused clock.
 #[derive(Clone, Debug)]
 pub(crate) struct PausedEnv(Instant);
 

@@ -1,5 +1,5 @@
-//! Whole clusters in one process, on a store in memory and a clock that only moves when all
-//! tasks wait.
+//! Whole clusters in one process, on a store in memory and a clock that only moves when all tasks
+//! wait.
 
 mod auto_load;
 mod counter;

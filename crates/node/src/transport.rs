@@ -12,54 +12,54 @@ use shardwright_placement::NodeAddress;
 use crate::call::Call;
 use crate::waiting::within;
 
-/// What brings calls to nodes.
+/// Sends calls to nodes.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a call to a node and waits for the answer, for no longer than the call has time.
+    /// Sends a call to a node and waits for the answer, at most for the call's timeout.
     ///
-    /// An error is what the node answered, or one of the transport's own:
+    /// An error is the node's answer, or one of the transport:
     ///
     /// - [`CallError::Unreachable`] if the node surely did not get the call and will not,
     /// - [`CallError::Unknown`] if it may have.
     ///
-    /// A transport sends a call once. It does not look into it, and decides nothing.
+    /// A transport sends a call once, without interpreting it.
     fn call<'a>(
         &'a self,
         node: &'a NodeAddress,
         call: Call,
     ) -> BoxFuture<'a, Result<Bytes, CallError>>;
 
-    /// Asks a node what its shards bear. It is asked only where load is evened out.
+    /// Requests the loads of a node's shards. Used only where load is balanced.
     fn loads<'a>(
         &'a self,
         node: &'a NodeAddress,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>>;
 
-    /// Called when the members have changed: connections to others may be closed.
+    /// Called when the members have changed, so that connections to other nodes can be closed.
     fn keep_only(&self, _is_member: &dyn Fn(&NodeAddress) -> bool) {}
 }
 
-/// What a shard bears, smoothed: microseconds of work per second, and a few for each call.
+/// The smoothed load of a shard: microseconds of work per second, and a few for each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardLoad {
     /// The shard.
     pub shard: ShardId,
-    /// How much.
+    /// The load.
     pub load: u64,
 }
 
-/// Answers calls: a node those that reach it, a gate those of its clients.
+/// Answers the calls that reach a node, or the calls of a gate's clients.
 pub trait CallService: Send + Sync + 'static {
     /// Answers a call within its time.
     ///
-    /// The caller may drop the future at any time: a call that runs goes on.
+    /// The caller may drop the future at any time. A running call continues.
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 
-    /// What the shards bear that are here.
+    /// The loads of the local shards.
     fn loads(&self) -> Vec<ShardLoad>;
 }
 
-/// A network between nodes of one process. A call is a function call, and is lost only by
+/// A network between the nodes of one process. A call is a function call, and is lost only by
 /// [`disconnect`](Self::disconnect).
 pub struct LocalNetwork {
     env: Arc<dyn Env>,
@@ -68,7 +68,7 @@ pub struct LocalNetwork {
 
 struct Line {
     service: Arc<dyn CallService>,
-    /// Goes when the line is cut.
+    /// Dropped when the node is disconnected.
     up: watch::Sender<()>,
 }
 
@@ -85,7 +85,7 @@ impl LocalNetwork {
         self.lock().insert(node, line);
     }
 
-    /// Cuts a node off. Its running calls end with an unknown outcome.
+    /// Disconnects a node. Its running calls end with an unknown outcome.
     pub fn disconnect(&self, node: &NodeAddress) {
         self.lock().remove(node);
     }
@@ -115,7 +115,7 @@ impl Transport for LocalNetwork {
             let answer = within(&*self.env, deadline, service.answer(call));
             tokio::select! {
                 biased;
-                // It never changes: it only ends.
+                // The value never changes: the channel only ends.
                 _ = up.changed() => Err(CallError::Unknown(UnknownWhy::Lost)),
                 answer = answer => {
                     answer.unwrap_or(Err(CallError::Unknown(UnknownWhy::Late)))

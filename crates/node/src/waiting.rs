@@ -6,14 +6,14 @@ use std::time::Duration;
 use shardwright_api::CallError;
 use shardwright_contracts::Env;
 
-/// The calls of a process that wait for a shard, so many and no more.
+/// The calls of a process that wait for a shard, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: AtomicU64,
     limit: u64,
 }
 
-/// A place in the queue.
+/// A slot in the queue.
 pub(crate) struct QueueSlot(Arc<Queue>);
 
 impl Queue {
@@ -21,7 +21,7 @@ impl Queue {
         Self { waiting: AtomicU64::new(0), limit }
     }
 
-    /// A place, if there is one.
+    /// Takes a slot, if one is free.
     pub(crate) fn enter(self: &Arc<Self>) -> Result<QueueSlot, CallError> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let queue_slot = QueueSlot(Arc::clone(self));
@@ -32,7 +32,7 @@ impl Queue {
         }
     }
 
-    /// How many wait.
+    /// The number of waiting calls.
     pub(crate) fn len(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl Drop for QueueSlot {
     }
 }
 
-/// What a future comes to before a time on the clock that never jumps; none if it takes longer.
+/// The output of a future, or `None` if it is not ready at a time of the monotonic clock.
 pub(crate) async fn within<T>(
     env: &dyn Env,
     deadline: Duration,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_wait_and_no_more() {
+    fn the_queue_has_a_limit() {
         let queue = Arc::new(Queue::new(2));
         let (one, other) = (queue.enter().unwrap(), queue.enter().unwrap());
         assert_eq!(queue.enter().err(), Some(CallError::QueueFull { limit: 2 }));

@@ -1,5 +1,4 @@
-//! The real world: sockets, and how calls go over them. The only module that may know a runtime,
-//! a clock or the network.
+//! Sockets, and the calls over them. Only this module may use a runtime, a clock or the network.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

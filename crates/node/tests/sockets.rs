@@ -171,7 +171,7 @@ async fn error(client: &mut GateClient<Channel>, request: Request<CallRequest>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_go_over_sockets_from_clients_to_objects_and_from_objects_to_objects() {
+async fn calls_go_over_sockets() {
     let world = World::new();
     let nodes = [world.node().await, world.node().await];
     world.ready(2).await;
@@ -191,7 +191,7 @@ async fn calls_go_over_sockets_from_clients_to_objects_and_from_objects_to_objec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_come_over_sockets_as_they_are() {
+async fn errors_go_over_sockets() {
     let world = World::new();
     let _node = world.node().await;
     world.ready(1).await;
@@ -210,15 +210,15 @@ async fn errors_come_over_sockets_as_they_are() {
         })
         .await
     else {
-        panic!("it came in time")
+        panic!("the call ended in time")
     };
-    // Who hears of it first, the client's own clock or the gate, is a matter of luck.
+    // Either the client's own timer or the gate reports it first.
     let late = error_of_status(&status);
     assert!(matches!(late, None | Some(CallError::Unknown(UnknownWhy::Late))), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_refusal_harms_no_other_call_on_the_same_connection() {
+async fn a_long_refusal_does_not_affect_other_calls() {
     let world = World::new();
     let _node = world.node().await;
     world.ready(1).await;
@@ -241,7 +241,7 @@ async fn a_long_refusal_harms_no_other_call_on_the_same_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_shards_bear_is_told_over_sockets() {
+async fn loads_go_over_sockets() {
     let world = World::new();
     let node = world.node().await;
     world.ready(1).await;
@@ -252,7 +252,7 @@ async fn what_shards_bear_is_told_over_sockets() {
         let timeout = Duration::from_secs(5);
         transport.loads(node.node.address(), timeout).await.unwrap()
     };
-    // Loads are measured once a second, from the first request on.
+    // Loads are measured once a second, starting with the first request.
     assert_eq!(loads().await.len(), 64);
     client.call(request("shard#5/x", "slowly", "x")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
@@ -262,8 +262,8 @@ async fn what_shards_bear_is_told_over_sockets() {
 }
 
 /// One node serves, another joins and gets its share, and the first leaves, while clients call all
-/// the time. None of them notices.
-async fn come_and_go<S: Store + Clone>(world: World<S>) {
+/// the time. No call fails.
+async fn join_and_leave<S: Store + Clone>(world: World<S>) {
     let first = world.node().await;
     world.ready(1).await;
     let gate = world.gate().await;
@@ -288,7 +288,7 @@ async fn come_and_go<S: Store + Clone>(world: World<S>) {
     world.ready(2).await;
     first.node.drain().await;
     world.ready(1).await;
-    // A server goes on until those who call have heard that its node has left.
+    // A server runs until its callers know that its node has left.
     let mut changes = gate.cluster().changes();
     drop(changes.wait_for(|view| view.members.len() == 1).await.unwrap());
     first.stop.send(()).unwrap();
@@ -300,37 +300,37 @@ async fn come_and_go<S: Store + Clone>(world: World<S>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_come_and_go_and_no_client_notices() {
-    come_and_go(World::new()).await;
+async fn nodes_join_and_leave_and_no_call_fails() {
+    join_and_leave(World::new()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_where_the_cluster_is_stored_in_a_folder() {
+async fn no_call_fails_on_a_file_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
-    come_and_go(World::on(store, Layout::Native)).await;
+    join_and_leave(World::on(store, Layout::Native)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_where_the_cluster_is_stored_in_an_etcd() {
+async fn no_call_fails_on_etcd() {
     let etcd = EtcdCluster::single().await.unwrap();
     let store = EtcdStore::connect(etcd.options()).await.unwrap();
-    come_and_go(World::on(store, Layout::Native)).await;
+    join_and_leave(World::on(store, Layout::Native)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_where_it_is_stored_there_as_existing_ones_are() {
+async fn no_call_fails_on_etcd_in_the_text_format() {
     let etcd = EtcdCluster::single().await.unwrap();
     let store = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
-    come_and_go(World::on(store, Layout::Seed { prefix: "goverse".to_owned() })).await;
+    join_and_leave(World::on(store, Layout::Seed { prefix: "goverse".to_owned() })).await;
 }
 
-/// What a plain HTTP server says.
+/// The response to a plain HTTP request.
 async fn post(address: &str, path: &str, body: &str) -> (String, String) {
     post_with(address, path, "timeout-ms: 5000", body).await
 }
 
-/// The same with a header of one's own.
+/// The same with an additional header.
 async fn post_with(address: &str, path: &str, header: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
@@ -346,7 +346,7 @@ async fn post_with(address: &str, path: &str, header: &str, body: &str) -> (Stri
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_may_speak_plain_http() {
+async fn clients_may_use_plain_http() {
     let world = World::new();
     let _node = world.node().await;
     world.ready(1).await;

@@ -1,4 +1,4 @@
-//! A proxy that does nothing, in front of a server that does nothing.
+//! A proxy without logic in front of a server without logic.
 
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::wire::gate::gate_server::{Gate, GateServer};

@@ -1,5 +1,5 @@
-//! What a call costs: through a gate to an object on a node, beside two bare hops of the same
-//! messages, all on sockets of this machine and in one run.
+//! The cost of a call through a gate to an object on a node, compared with two bare hops of the
+//! same messages. All run on sockets of this machine.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -30,7 +30,7 @@ async fn main() {
     let bare = bare::start().await;
     let ours = ours::start().await;
     let mut costs: [Vec<Cost>; 2] = [Vec::new(), Vec::new()];
-    // In turns, so that what else the machine does harms both alike.
+    // Alternating, so that other load on the machine affects both.
     for _ in 0..ROUNDS {
         for (client, costs) in [&bare, &ours].into_iter().zip(&mut costs) {
             costs.push(measure::measure(client).await);

@@ -5,7 +5,7 @@ use tonic::Request;
 
 use crate::{Client, PAYLOAD};
 
-/// What calls cost.
+/// The cost of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) p50_us: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// The best of several measurements: what disturbs only ever makes it worse.
+    /// The best of several measurements, because other load only makes it worse.
     pub(crate) fn best(costs: Vec<Self>) -> Self {
         let least = |of: fn(&Self) -> f64| costs.iter().map(of).fold(f64::INFINITY, f64::min);
         let per_second = costs.iter().map(|cost| cost.per_second).fold(0.0, f64::max);
@@ -26,7 +26,7 @@ const ONE_BY_ONE: usize = 5_000;
 const CALLERS: usize = 64;
 const AT_ONCE: usize = 50_000;
 
-/// One call after the other for the latency, many at once for the throughput.
+/// Calls in sequence for the latency, many at once for the throughput.
 pub(crate) async fn measure(client: &Client) -> Cost {
     let mut client = client.clone();
     for number in 0..500 {

@@ -1,5 +1,5 @@
-//! What a planned move costs a caller, and how long a node with many shards takes to leave:
-//! two nodes, a gate and a real etcd, all on this machine.
+//! The cost of a planned move for a caller, and the time that a node with many shards takes to
+//! leave: two nodes, a gate and a real etcd on this machine.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::ours::Echo;
 
 type Site = Cluster;
 
-/// A thousand are left when so many were moved.
+/// A thousand are left after the moves.
 const SHARDS: u32 = 1_000 + MOVES as u32;
 const MOVES: usize = 100;
 
@@ -91,8 +91,8 @@ pub(crate) async fn print() {
     );
 }
 
-/// How many messages etcd has got from its clients, by its own count: of both nodes, the gate and
-/// the operator, who follow what happens, with the keeping of their sessions.
+/// The number of messages that etcd has received from its clients, by its own count: from both
+/// nodes, the gate and the operator, including watches and keep-alives.
 async fn requests(etcd: &EtcdCluster) -> u64 {
     let mut stream = TcpStream::connect(etcd.address(0).unwrap().to_string()).await.unwrap();
     let question = "GET /metrics HTTP/1.0\r\nhost: etcd\r\n\r\n";
@@ -112,7 +112,7 @@ async fn ready(operator: &Site, nodes: usize) {
     drop(is_ready.await.unwrap());
 }
 
-/// Moves a shard under calls to one of its objects, and returns how long the slowest of them took.
+/// Moves a shard during calls to one of its objects, and returns the longest time of a call.
 async fn held_by_move(gate: &Arc<Gate>, operator: &Site, raw: u64, to: &NodeAddress) -> Duration {
     let shard = ShardId::from_raw(raw);
     let id = object_id_for_shard(operator.config().sharding, shard, "object").unwrap();

@@ -55,9 +55,9 @@ pub(crate) async fn start() -> Client {
     let options = NodeOptions::default();
     let node = Node::start(cluster, address, types, transport(), options).await.unwrap();
     tokio::spawn(serve_node(listener, node.service(), pending()));
-    let patience = std::time::Duration::from_secs(60);
-    drop(node.cluster().wait_until_ready(patience).await.unwrap());
-    // It lives for as long as the bench does.
+    let timeout = std::time::Duration::from_secs(60);
+    drop(node.cluster().wait_until_ready(timeout).await.unwrap());
+    // It lives as long as the bench.
     std::mem::forget(node);
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

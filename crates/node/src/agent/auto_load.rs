@@ -15,31 +15,31 @@ use crate::notices::Activity;
 use crate::options::AutoLoad;
 use crate::transport::BoxFuture;
 
-/// What is known of the shards whose objects are loaded.
+/// The shards whose objects are loaded automatically.
 #[derive(Default)]
 pub(super) struct Loading {
-    /// Shards that were looked at, since all were to be looked at the last time.
+    /// The shards that were checked since the last full check.
     seen: BTreeSet<ShardId>,
     seen_since: Duration,
-    /// Shards whose objects are being loaded.
+    /// The shards whose objects are being loaded.
     busy: BTreeSet<ShardId>,
     under_way: FuturesUnordered<BoxFuture<'static, ShardId>>,
 }
 
 impl Loading {
-    /// Waits until something was loaded, or was not; for ever if nothing is being loaded.
+    /// Waits until a load has ended, or for ever if none runs.
     pub(super) async fn next(&mut self) {
         let Some(shard) = self.under_way.next().await else {
             return std::future::pending().await;
         };
         self.busy.remove(&shard);
-        // All that is done by now is looked at together.
+        // All loads that have ended are handled together.
         while let Some(Some(shard)) = self.under_way.next().now_or_never() {
             self.busy.remove(&shard);
         }
     }
 
-    /// Forgets the shards that the node does not have any more.
+    /// Drops the shards that the node no longer holds.
     pub(super) fn retain(&mut self, held: &BTreeSet<ShardId>) {
         self.seen.retain(|shard| held.contains(shard));
     }
@@ -54,9 +54,8 @@ impl AutoLoad {
 }
 
 impl SessionAgent {
-    /// Begins to load what is not there, in shards that are served. An object may be gone again,
-    /// because its code panicked or the shard could not be released, so every shard is looked at
-    /// again after a while.
+    /// Loads missing objects of the served shards. An object may be dropped again, because its code
+    /// panicked or the shard could not be released. So every shard is checked again periodically.
     pub(super) fn begin_loading(&self, loading: &mut Loading) {
         if self.agent.options.auto_load.is_empty() {
             return;
@@ -81,12 +80,12 @@ impl SessionAgent {
         keys.any(|key| key.is_ok_and(|key| !slot.has(&key)))
     }
 
-    /// Loads the objects of a shard. A failure is retried later, and is not reported
-    /// when the shard is being handed over or is gone: then another node loads them.
+    /// Loads the objects of a shard. A failure is retried later. It is not reported if the shard is
+    /// moving or gone, because then another node loads them.
     async fn load(self, shard: ShardId) -> ShardId {
         let options = &self.agent.options;
         let goes = || self.host.slot(shard).is_ok_and(|slot| slot.is_draining());
-        // Names that are none were refused when the node started.
+        // Invalid names were refused when the node started.
         for key in options.auto_load.iter().filter_map(|one| one.key(shard).ok()) {
             if goes() {
                 break;

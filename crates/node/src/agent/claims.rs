@@ -13,13 +13,13 @@ use super::work::{Done, deliver};
 use crate::locks::by_shard;
 use crate::notices::Activity;
 
-/// How long a shard is left alone whose claim failed for no reason of its own.
+/// The pause after a claim that failed for a reason outside the shard.
 const AFTER_FAILED_CLAIM: Duration = Duration::from_millis(200);
 
 impl SessionAgent {
-    /// Claims shards, each under its lock: a call that arrives before the claim is known here
-    /// waits instead of being refused. Each result is delivered, and the shard's lock released, as
-    /// soon as it is known.
+    /// Claims shards, each under its lock, so that a call that arrives before the result waits
+    /// instead of being refused. Each result is delivered, and its lock released, as soon as it is
+    /// known.
     pub(super) fn claim(self, shards: Vec<ShardId>) -> BoxStream<'static, Done> {
         let claiming = async move {
             let locked = self.host.locks().acquire_write_multiple(shards.iter().copied()).await;
@@ -41,11 +41,11 @@ impl SessionAgent {
         claiming.flatten_stream().boxed()
     }
 
-    /// Takes a shard that was claimed. Returns false if the claim failed and is to be retried.
+    /// Records the result of a claim. Returns false if the claim failed and has to be retried.
     fn take(&self, shard: ShardId, claimed: Result<FenceEpoch, ShardClaimError>) -> bool {
         match (claimed, self.host.slot(shard)) {
             (Ok(fence), Ok(slot)) => slot.take(Some(fence)),
-            // The cluster has changed since; what it says now is looked at next.
+            // The cluster has changed. The next round uses its new state.
             (Err(ShardClaimError::Refused(_) | ShardClaimError::Over), _) | (Ok(_), Err(_)) => {}
             (Err(error), _) => {
                 self.agent.notice_log.record(Activity::Claim, error);
@@ -56,22 +56,22 @@ impl SessionAgent {
     }
 }
 
-/// How long to wait after a release that failed, where nothing else is to be done meanwhile.
+/// The pause after a failed release.
 pub(super) const AFTER_FAILED_RELEASE: Duration = Duration::from_millis(100);
 
-/// Outcome of a release.
+/// The outcome of a release.
 enum Released {
-    /// It is released, or what the cluster says is looked at next.
+    /// It is released, or the next round uses the cluster's new state.
     Settled,
-    /// The store has refused it, and it surely is not done.
+    /// The store has refused it, and it surely is not applied.
     Refused,
-    /// It may have been done, or be done later.
+    /// It may have been applied, or may still be.
     InDoubt,
 }
 
 impl SessionAgent {
-    /// Releases empty shards, each under its lock. Each result is delivered, and the shard's lock
-    /// released, as soon as it is known.
+    /// Releases empty shards, each under its lock. Each result is delivered, and its lock released,
+    /// as soon as it is known.
     pub(super) fn release(
         self,
         emptied: Vec<(ShardId, Attempts)>,
@@ -96,7 +96,7 @@ impl SessionAgent {
                 let (mut at_once, mut later) = (Vec::new(), Vec::new());
                 for (shard, released) in some {
                     let attempts = attempts.remove(&shard);
-                    match (self.let_others_have(shard, released), attempts) {
+                    match (self.note_release(shard, released), attempts) {
                         (Released::Settled, _) | (_, None) => at_once.push(Done::Settled(shard)),
                         // A node that leaves at once does not serve meanwhile.
                         (Released::Refused, Some(attempts)) => {
@@ -116,7 +116,7 @@ impl SessionAgent {
         releasing.flatten_stream().boxed()
     }
 
-    /// How a shard is released, if the node has it.
+    /// The release of a shard, if the node holds it.
     fn draft(&self, shard: ShardId, leaving: bool) -> Option<(ShardId, ShardRelease)> {
         let view = self.agent.cluster.view();
         let fence = view.map.info(shard).ok()?.fence?;
@@ -125,15 +125,15 @@ impl SessionAgent {
         Some((shard, ShardRelease { shard, fence, objects, why }))
     }
 
-    /// Takes note of what came of a release.
-    fn let_others_have(&self, shard: ShardId, released: Result<(), ShardReleaseError>) -> Released {
+    /// Records the result of a release.
+    fn note_release(&self, shard: ShardId, released: Result<(), ShardReleaseError>) -> Released {
         let Ok(slot) = self.host.slot(shard) else { return Released::Settled };
         let error = match released {
             Ok(()) => {
-                slot.give_up();
+                slot.drop_claim();
                 return Released::Settled;
             }
-            // The cluster has changed since; what it says now is looked at next.
+            // The cluster has changed. The next round uses its new state.
             Err(ShardReleaseError::Refused(_)) => return Released::Settled,
             Err(error) => error,
         };
@@ -141,7 +141,7 @@ impl SessionAgent {
             slot.set_in_doubt(true);
         }
         self.agent.notice_log.record(Activity::Release, error);
-        // One that was refused says nothing of one before it.
+        // A refused release does not settle an earlier one.
         if slot.handover().in_doubt { Released::InDoubt } else { Released::Refused }
     }
 }

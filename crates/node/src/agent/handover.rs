@@ -13,15 +13,15 @@ use crate::host::Slot;
 use crate::notices::Activity;
 use crate::object::Deactivation;
 
-/// Attempts so far to hand over one shard.
+/// The attempts so far to hand over one shard.
 #[derive(Clone, Copy)]
 pub(super) struct Attempts {
     began_at: Duration,
-    /// When the shard began to admit calls, or ceased to.
+    /// When the shard last started or stopped admitting calls.
     changed_at: Duration,
     tries: u32,
     refusals: u32,
-    /// Whether the store has refused the release since the shard ceased to admit calls.
+    /// Whether the store has refused the release since the shard stopped admitting calls.
     is_refused: bool,
     timeouts: HandoverTimeouts,
 }
@@ -60,9 +60,9 @@ impl Attempts {
 }
 
 impl SessionAgent {
-    /// Empties a shard step by step, for as long as the cluster says that it should go.
+    /// Empties a shard step by step, while the cluster's state moves it away.
     ///
-    /// `attempts` are those so far, if there were any.
+    /// `attempts` are the earlier attempts, if any.
     pub(super) async fn empty(self, shard: ShardId, attempts: Option<Attempts>) -> Done {
         let settled = Done::Settled(shard);
         let Ok(slot) = self.host.slot(shard) else { return settled };
@@ -80,12 +80,12 @@ impl SessionAgent {
             let step = slot.handover().next_step(info, holder, at_once, attempts.as_of(now, how));
             let at_most_ms = match step {
                 HandoverStep::Nothing => {
-                    self.let_go(slot).await;
+                    self.drop_shard(slot).await;
                     return settled;
                 }
                 HandoverStep::Serve => return settled,
                 HandoverStep::Keep => {
-                    // Only what is held is kept, and that has a fence.
+                    // Only a held shard is kept, and it has a fence.
                     let Some(fence) = info.fence else { return settled };
                     self.keep(shard, fence, slot).await;
                     continue;
@@ -120,7 +120,7 @@ impl SessionAgent {
         Attempts::new(self.env().monotonic(), self.agent.options.handover)
     }
 
-    /// Waits for so long, or for ever.
+    /// Waits for this time, or for ever.
     async fn at_most(&self, ms: Option<u64>) {
         match ms {
             Some(ms) => self.env().sleep(Duration::from_millis(ms)).await,
@@ -128,7 +128,7 @@ impl SessionAgent {
         }
     }
 
-    /// Deactivates the objects of a shard in which no call runs.
+    /// Deactivates the objects of a shard without running calls.
     async fn evict(&self, shard: ShardId, slot: &Arc<Slot>) {
         let _lock = self.host.locks().acquire_write(shard).await;
         let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
@@ -139,7 +139,7 @@ impl SessionAgent {
     async fn keep(&self, shard: ShardId, fence: FenceEpoch, slot: &Slot) {
         match self.membership.keep(shard, fence).await {
             Ok(()) => slot.set_in_doubt(false),
-            // It has come. What the cluster says now is looked at next.
+            // The release was applied. The next round uses the cluster's new state.
             Err(ShardReleaseError::Refused(_)) => {}
             Err(error) => {
                 self.agent.notice_log.record(Activity::Keep, error);
@@ -149,8 +149,8 @@ impl SessionAgent {
     }
 
     /// Drops a shard that the node has lost.
-    async fn let_go(&self, slot: &Arc<Slot>) {
-        slot.give_up();
+    async fn drop_shard(&self, slot: &Arc<Slot>) {
+        slot.drop_claim();
         slot.idle().await;
         self.host.evict(slot, Deactivation::Lost).await;
     }

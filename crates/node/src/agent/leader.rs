@@ -10,21 +10,21 @@ use super::SessionAgent;
 use crate::notices::Activity;
 use crate::transport::ShardLoad;
 
-/// How long a node may take to say what its shards bear.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The timeout of a request for loads.
+const LOADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What every shard bears, as far as the leader knows.
+/// The loads of all shards, as far as the leader knows them.
 #[derive(Default)]
 pub(super) struct Loads {
-    /// By shard. Of a node that does not answer, the last answer counts.
+    /// By shard. For a node that does not answer, its last answer counts.
     known: Vec<Option<u64>>,
-    /// What the plan goes by.
+    /// The loads that the plan uses.
     planned: Vec<u64>,
     asked_at: Option<Duration>,
 }
 
 impl Loads {
-    /// Takes the answer of the node that holds `held`: what it does not name bears nothing.
+    /// Records the answer of the node that holds `held`. A shard that it does not name has no load.
     fn answered(&mut self, held: impl Iterator<Item = ShardId>, loads: Vec<ShardLoad>) {
         let idle = held.map(|shard| ShardLoad { shard, load: 0 });
         for ShardLoad { shard, load } in idle.chain(loads) {
@@ -35,8 +35,8 @@ impl Loads {
         }
     }
 
-    /// A shard without a known load counts as the average of the others: a node that does not
-    /// answer is not taken for idle.
+    /// A shard without a known load counts as the average of the others, so that a silent node does
+    /// not count as idle.
     fn fill(&mut self) {
         let known = || self.known.iter().flatten();
         let sum: u128 = known().map(|load| u128::from(*load)).sum();
@@ -47,7 +47,7 @@ impl Loads {
 }
 
 impl SessionAgent {
-    /// What the plan goes by; none where shards count alike.
+    /// The loads that the plan uses, or `None` where shards count alike.
     pub(super) async fn loads<'l>(
         &self,
         view: &ClusterView,
@@ -62,7 +62,7 @@ impl SessionAgent {
         if loads.asked_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
             loads.asked_at = Some(now);
             loads.known.resize(config.sharding.num_shards.get() as usize, None);
-            for (member, answer) in self.ask_for_loads(view).await {
+            for (member, answer) in self.request_loads(view).await {
                 let held = view.held_by(&member.holder).map(|(shard, _)| shard);
                 loads.answered(held, answer);
             }
@@ -71,8 +71,8 @@ impl SessionAgent {
         Some(&loads.planned)
     }
 
-    /// The answers of all that give one.
-    async fn ask_for_loads<'v>(&self, view: &'v ClusterView) -> Vec<(&'v Member, Vec<ShardLoad>)> {
+    /// The answers of all nodes that answer.
+    async fn request_loads<'v>(&self, view: &'v ClusterView) -> Vec<(&'v Member, Vec<ShardLoad>)> {
         let own = &self.agent.address;
         let (this, others): (Vec<_>, Vec<_>) =
             view.members.iter().partition(|member| member.address() == own);
@@ -81,7 +81,7 @@ impl SessionAgent {
         let Some(router) = self.agent.router.upgrade() else { return found };
         let transport = router.transport();
         let ask = |member: &'v Member| async move {
-            (member, transport.loads(member.address(), PATIENCE).await)
+            (member, transport.loads(member.address(), LOADS_TIMEOUT).await)
         };
         let mut asked: FuturesUnordered<_> = others.into_iter().map(ask).collect();
         while let Some((member, answer)) = asked.next().await {
@@ -91,13 +91,13 @@ impl SessionAgent {
     }
 }
 
-/// How long a leader leaves things alone after a step: changes come in bursts.
+/// The pause of a leader after a step, because changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long to wait after something went wrong.
+/// The pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 impl SessionAgent {
-    /// Leads whenever there is no other leader. Never ends by itself.
+    /// Leads whenever there is no other leader. Never returns.
     pub(super) async fn lead(&self) {
         let cluster = &self.agent.cluster;
         let interval = Duration::from_millis(cluster.config().shard_mapping_check_interval_ms);
@@ -128,7 +128,7 @@ impl SessionAgent {
         match view.live_leader() {
             Some(leader) if leader == self.membership.holder() => {}
             Some(_) => return Ok(None),
-            // A node that is leaving does not begin to lead.
+            // A leaving node does not start to lead.
             None if self.wants_to_leave() && view.members.len() > 1 => return Ok(None),
             None => match self.membership.try_lead().await {
                 Ok(()) => {}
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_never_answered_is_not_taken_for_idle() {
+    fn a_node_that_never_answered_does_not_count_as_idle() {
         let mut loads = Loads { known: vec![None; 5], ..Loads::default() };
         let load = |shard, load| ShardLoad { shard: ShardId::from_raw(shard), load };
         let held = [0, 1, 2].map(ShardId::from_raw);

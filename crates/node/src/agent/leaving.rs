@@ -10,38 +10,38 @@ use super::{EndReason, SessionAgent};
 use crate::node::NodeState;
 use crate::notices::Activity;
 
-/// How long to wait after the node could not say that it leaves.
+/// The pause after a failed announcement.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// How a node leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaving {
-    /// It does not.
+    /// It does not leave.
     No,
-    /// It hands over what others take.
-    Politely,
-    /// It releases everything, also shards without a target.
+    /// It hands over its shards to other nodes.
+    HandingOver,
+    /// It releases all shards, even those without a target.
     AtOnce,
-    /// The same, and its time is over: what the store does not let it release, it leaves to the end
-    /// of its session.
-    AtLast,
+    /// The same after its timeout: shards that the store does not let it release stay held until
+    /// its session expires.
+    TimedOut,
 }
 
 impl Leaving {
     /// Whether shards without a target are released.
     pub(super) const fn is_at_once(self) -> bool {
-        matches!(self, Self::AtOnce | Self::AtLast)
+        matches!(self, Self::AtOnce | Self::TimedOut)
     }
 }
 
 impl SessionAgent {
-    /// Begins to leave, and returns the deadline for others to take the shards. It counts from now,
-    /// also if the announcement cannot be stored.
+    /// Starts to leave, and returns the deadline for other nodes to claim the shards. The time
+    /// counts from now, even if the announcement cannot be stored.
     pub(super) fn begin_leaving(&self, work: &mut Work) -> Duration {
         self.agent.state.send_replace(NodeState::Draining);
         let announced = self.clone().announce_leaving();
         work.begin(stream::once(announced).boxed());
-        self.env().monotonic().saturating_add(self.agent.options.drain_patience)
+        self.env().monotonic().saturating_add(self.agent.options.drain_timeout)
     }
 
     /// Announces to the leader that the node is leaving.
@@ -53,31 +53,31 @@ impl SessionAgent {
         Done::Announced
     }
 
-    /// How long others may still take for what they are to have.
-    pub(super) fn patience_left(&self, leaving: Leaving, impatient_at: Duration) -> Duration {
+    /// The time left for other nodes to claim their shards.
+    pub(super) fn time_left(&self, leaving: Leaving, drain_deadline: Duration) -> Duration {
         match leaving {
-            Leaving::Politely | Leaving::AtOnce => {
-                impatient_at.saturating_sub(self.env().monotonic())
+            Leaving::HandingOver | Leaving::AtOnce => {
+                drain_deadline.saturating_sub(self.env().monotonic())
             }
-            Leaving::No | Leaving::AtLast => Duration::MAX,
+            Leaving::No | Leaving::TimedOut => Duration::MAX,
         }
     }
 
-    /// As long as others can take the shards, each goes when another is meant to have it.
-    pub(super) fn how_to_leave(&self, view: &ClusterView, impatient_at: Duration) -> Leaving {
+    /// While other nodes can take the shards, each goes when it has another target.
+    pub(super) fn how_to_leave(&self, view: &ClusterView, drain_deadline: Duration) -> Leaving {
         let own = &self.agent.address;
         let others = view.members.iter().any(|one| !one.draining && one.address() != own);
-        if self.env().monotonic() >= impatient_at {
-            Leaving::AtLast
+        if self.env().monotonic() >= drain_deadline {
+            Leaving::TimedOut
         } else if others {
-            Leaving::Politely
+            Leaving::HandingOver
         } else {
             Leaving::AtOnce
         }
     }
 
-    /// How the session ends, if a leaving node may go: it holds no shard, or only shards that the
-    /// store does not let it release.
+    /// How the session ends, if a leaving node may go. It may if it holds no shard, or only shards
+    /// that the store does not let it release.
     pub(super) fn may_go(
         &self,
         view: &ClusterView,
@@ -90,13 +90,13 @@ impl SessionAgent {
         let progress = DrainProgress::of(&view.map, &self.agent.address, &view.members);
         let is_gone = match leaving {
             Leaving::No => return None,
-            Leaving::Politely => progress.is_done(),
-            Leaving::AtOnce | Leaving::AtLast => progress.held == 0,
+            Leaving::HandingOver => progress.is_done(),
+            Leaving::AtOnce | Leaving::TimedOut => progress.held == 0,
         };
         if is_gone && self.host.held().next().is_none() {
             return Some(EndReason::HandedOver);
         }
         let is_stuck = self.host.held().all(|(shard, _)| work.is_unreleased(shard));
-        (is_stuck && leaving == Leaving::AtLast).then_some(EndReason::NotReleased)
+        (is_stuck && leaving == Leaving::TimedOut).then_some(EndReason::NotReleased)
     }
 }

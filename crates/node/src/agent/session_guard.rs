@@ -8,10 +8,10 @@ use crate::notices::{Activity, NoticeLog};
 use crate::waiting::within;
 
 impl SessionAgent {
-    /// Breaks off everything as soon as the session may have ended, and returns when it has.
+    /// Cancels all calls as soon as the session may have ended, and returns when it has.
     ///
-    /// What comes too late for this, because the whole process stood still, is caught where calls
-    /// are admitted and acknowledged: there the time itself is looked at.
+    /// A process that was suspended may be too late for this. So admission and acknowledgement of
+    /// calls check the time themselves.
     pub(super) async fn watch_session(&self) {
         let mut serving = self.membership.serving_changes();
         loop {
@@ -22,7 +22,7 @@ impl SessionAgent {
             match within(self.env(), until, serving.changed()).await {
                 Some(Ok(())) => continue,
                 Some(Err(_)) => return,
-                None => self.host.serving().break_off(),
+                None => self.host.serving().cancel_calls(),
             }
             if serving.changed().await.is_err() {
                 return;
@@ -31,10 +31,10 @@ impl SessionAgent {
     }
 }
 
-/// The first pause after a join that failed, and the longest.
+/// The first and the longest pause after a failed join.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Joins a cluster again, however long that takes: the store may be out of reach.
+/// Joins a cluster again, however long that takes, because the store may be unreachable.
 pub(crate) async fn join_again<M, F>(
     cluster: &Cluster,
     notice_log: &NoticeLog,

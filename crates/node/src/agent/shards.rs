@@ -10,32 +10,31 @@ use super::leaving::Leaving;
 use super::work::Work;
 use super::{EndReason, SessionAgent};
 
-/// How many shards are claimed or released under their locks at the same time: the engine and the
-/// store put their commits together.
-const TOGETHER: usize = 256;
+/// How many shards are claimed or released together: the engine and the store batch their commits.
+const BATCH: usize = 256;
 
 impl SessionAgent {
-    /// Claims, serves and hands over, until the node wants to leave and has nothing left.
-    pub(super) async fn care_for_shards(&self) -> EndReason {
+    /// Claims, serves and hands over shards, until a leaving node has none left.
+    pub(super) async fn manage_shards(&self) -> EndReason {
         let cluster = &self.agent.cluster;
         let interval = Duration::from_millis(cluster.config().shard_mapping_check_interval_ms);
         let (mut changes, mut desired) = (cluster.changes(), self.agent.desired.clone());
         let mut leaving = Leaving::No;
-        let mut impatient_at = Duration::MAX;
+        let mut drain_deadline = Duration::MAX;
         let mut work = Work::default();
         loop {
             let view = changes.borrow_and_update().clone();
             if self.wants_to_leave() {
                 if leaving == Leaving::No {
-                    impatient_at = self.begin_leaving(&mut work);
+                    drain_deadline = self.begin_leaving(&mut work);
                 }
-                leaving = self.how_to_leave(&view, impatient_at);
+                leaving = self.how_to_leave(&view, drain_deadline);
                 self.leaving.send_if_modified(|known| std::mem::replace(known, leaving) != leaving);
             }
             self.learn(&view, &mut work);
             self.begin_work(&view, leaving, &mut work);
             if let Some(end) = self.may_go(&view, leaving, &work) {
-                // What is not released waits for the session to end.
+                // Shards that are not released wait for the end of the session.
                 if matches!(end, EndReason::HandedOver) {
                     self.empty_own_slot().await;
                 }
@@ -46,13 +45,13 @@ impl SessionAgent {
                 () = work.next() => {}
                 changed = changes.changed() => if changed.is_err() { return EndReason::Dropped },
                 changed = desired.changed() => if changed.is_err() { return EndReason::Dropped },
-                () = self.env().sleep(interval.min(self.patience_left(leaving, impatient_at))) => {}
+                () = self.env().sleep(interval.min(self.time_left(leaving, drain_deadline))) => {}
             }
         }
     }
 
-    /// Brings what the node serves in line with what the cluster says that it has. A claim whose
-    /// outcome was not known may turn out here.
+    /// Updates the served shards to the cluster's state. A claim with unknown outcome may be
+    /// settled here.
     fn learn(&self, view: &ClusterView, work: &mut Work) {
         let mut held = BTreeSet::new();
         for (shard, fence) in view.held_by(self.membership.holder()) {
@@ -63,21 +62,21 @@ impl SessionAgent {
                 None => !work.busy.contains(&shard),
             };
             if is_news {
-                // No lock is needed for this: in a shard that the node does not serve, nothing
-                // runs; and one that it serves already only gets a higher fence.
+                // This needs no lock: no call runs in a shard that the node does not serve, and a
+                // served shard only gets a higher fence.
                 slot.take(Some(fence));
             }
         }
         work.loading.retain(&held);
     }
 
-    /// Begins what is to be done and not being done yet.
+    /// Starts the work that is due and not running.
     fn begin_work(&self, view: &ClusterView, leaving: Leaving, work: &mut Work) {
         let holder = self.membership.holder();
         let floor = self.agent.cluster.fence_floor();
         let at_once = leaving.is_at_once();
         let duties = ShardDuties::of(&view.map, holder, &view.members, floor, at_once);
-        // What the node serves and has not is given up as well, only that there is no release.
+        // Lost shards are emptied as well, without a release.
         let has = |shard| {
             let info = view.map.info(shard);
             info.is_ok_and(|info| info.current == Some(holder.borrowed()))
@@ -85,20 +84,21 @@ impl SessionAgent {
         let lost = self.host.held().map(|(shard, _)| shard).filter(|shard| !has(*shard));
         let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
         work.retain(&give_up);
-        // When its time is over, a node tries nothing in vain, unless it has to wait anyway.
-        let is_over = leaving == Leaving::AtLast && work.is_all_in_vain(&give_up);
+        // After its timeout, a node does not repeat a release that failed, unless it has to wait
+        // anyway.
+        let is_over = leaving == Leaving::TimedOut && work.is_all_stuck(&give_up);
         for shard in give_up {
             let is_left = is_over && work.is_unreleased(shard) && has(shard);
             if !is_left && work.busy.insert(shard) {
                 self.begin_emptying(shard, work);
             }
         }
-        for together in std::mem::take(&mut work.emptied).chunks(TOGETHER) {
+        for together in std::mem::take(&mut work.emptied).chunks(BATCH) {
             work.begin(self.clone().release(together.to_vec(), at_once));
         }
         let claims = if leaving == Leaving::No { duties.claim } else { Vec::new() };
         let claims: Vec<_> = claims.into_iter().filter(|one| work.busy.insert(*one)).collect();
-        for together in claims.chunks(TOGETHER) {
+        for together in claims.chunks(BATCH) {
             work.begin(self.clone().claim(together.to_vec()));
         }
         self.admit_again(view, at_once, work);
@@ -110,7 +110,7 @@ impl SessionAgent {
         work.begin(stream::once(emptying).boxed());
     }
 
-    /// Admits calls again to shards that were to go and stay after all.
+    /// Admits calls again to shards that were to move and now stay.
     fn admit_again(&self, view: &ClusterView, at_once: bool, work: &mut Work) {
         for (shard, slot) in self.host.held() {
             let Ok(info) = view.map.info(shard) else { continue };

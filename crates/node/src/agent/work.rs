@@ -9,29 +9,29 @@ use shardwright_contracts::{Env, ShardId};
 use super::auto_load::Loading;
 use super::handover::Attempts;
 
-/// Result of work on a shard.
+/// The result of work on a shard.
 pub(super) enum Done {
-    /// It is as it should be, or is looked at again.
+    /// It is in its final state, or is checked again.
     Settled(ShardId),
-    /// It is empty, and to be released with others.
+    /// It is empty, and is released together with others.
     Emptied(ShardId, Attempts),
     /// The store did not let the node release it.
     NotReleased(ShardId, Attempts),
-    /// The others know that the node leaves.
+    /// The announcement of leaving is stored.
     Announced,
 }
 
-/// What is being done about shards just now.
+/// The running work on shards.
 #[derive(Default)]
 pub(super) struct Work {
-    /// The shards that something is done about. Each is in one place at most.
+    /// The shards with running work. Each is in one work item at most.
     pub(super) busy: BTreeSet<ShardId>,
     /// Those of them that are empty.
     pub(super) emptied: Vec<(ShardId, Attempts)>,
-    /// Shards that the store did not let the node release, and that nothing is done about.
+    /// Shards without running work that the store did not let the node release.
     unreleased: BTreeMap<ShardId, Attempts>,
-    /// Those that it did not even though the node's time was over.
-    in_vain: BTreeSet<ShardId>,
+    /// Those that it did not let the node release even after the timeout.
+    stuck: BTreeSet<ShardId>,
     under_way: SelectAll<BoxStream<'static, Done>>,
     pub(super) loading: Loading,
 }
@@ -41,8 +41,8 @@ impl Work {
         self.under_way.push(work);
     }
 
-    /// Waits until something is done, and takes note of all that is done by then, so that it is
-    /// looked at together; for ever if nothing is being done.
+    /// Waits until some work is done, and records everything that is done by then. Waits for ever
+    /// if nothing runs.
     pub(super) async fn next(&mut self) {
         let done = tokio::select! {
             biased;
@@ -69,7 +69,7 @@ impl Work {
         }
     }
 
-    /// Whether nothing is being done about any shard.
+    /// Whether no work runs.
     pub(super) fn is_idle(&self) -> bool {
         self.busy.is_empty()
     }
@@ -79,21 +79,21 @@ impl Work {
         self.unreleased.contains_key(&shard)
     }
 
-    /// How it has gone so far with a shard that is given away, if that did not just begin.
+    /// The earlier attempts to release a shard, if any.
     pub(super) fn resume(&mut self, shard: ShardId) -> Option<Attempts> {
         self.unreleased.remove(&shard)
     }
 
-    /// Forgets what became of shards that need not go any more.
+    /// Drops the results of shards that no longer have to go.
     pub(super) fn retain(&mut self, give_up: &BTreeSet<ShardId>) {
         self.unreleased.retain(|shard, _| give_up.contains(shard));
-        self.in_vain.retain(|shard| give_up.contains(shard));
+        self.stuck.retain(|shard| give_up.contains(shard));
     }
 
-    /// Whether a node whose time is over has nothing left to wait for but what it tries in vain.
-    pub(super) fn is_all_in_vain(&mut self, give_up: &BTreeSet<ShardId>) -> bool {
-        self.in_vain.extend(self.unreleased.keys());
-        give_up.iter().chain(&self.busy).all(|shard| self.in_vain.contains(shard))
+    /// Whether a node after its timeout waits only for releases that keep failing.
+    pub(super) fn is_all_stuck(&mut self, give_up: &BTreeSet<ShardId>) -> bool {
+        self.stuck.extend(self.unreleased.keys());
+        give_up.iter().chain(&self.busy).all(|shard| self.stuck.contains(shard))
     }
 }
 

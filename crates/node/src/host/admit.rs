@@ -11,23 +11,23 @@ use crate::locks::ShardReadGuard;
 use crate::waiting::QueueSlot;
 use crate::waiting::within;
 
-/// How long a node may take to learn of a claim that a caller knows.
+/// How long a call waits for the node to learn of a claim that the caller knows.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// What a look at a shard gave.
+/// The result of a check of a shard.
 enum Look {
     In(Admitted),
-    /// The shard is about to be given away.
+    /// The shard is draining.
     Wait,
-    /// The caller knows a later claim than the node. It may be the node's own: in the text of
-    /// existing clusters a fence rises with every write to the shard.
+    /// The caller knows a later claim than the node. It may be the node's own: in the text format,
+    /// the fence rises with every write to the shard.
     CatchUp(CallError),
 }
 
 impl ObjectHost {
     /// Admits a call, under the lock of its shard. While the shard drains, the call is held until
-    /// the shard is gone or stays after all. If the caller knows a later claim than the node, the
-    /// call waits for the node to learn of it.
+    /// the shard is gone or stays. If the caller knows a later claim than the node, the call waits
+    /// until the node learns of it.
     pub(super) async fn admit(
         &self,
         call: &Call,
@@ -52,7 +52,7 @@ impl ObjectHost {
             Look::Wait => None,
             Look::CatchUp(refused) => Some(refused),
         };
-        // If the queue is full, return the refusal: its caller may know another node.
+        // If the queue is full, return the refusal: the caller may know another node.
         self.take_queue_slot(&mut queue_slot).map_err(|full| refused.unwrap_or(full))?;
         let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
@@ -69,7 +69,7 @@ impl ObjectHost {
         }
     }
 
-    /// Waits in the queue from now on, if there is room.
+    /// Takes a queue slot, if one is free.
     fn take_queue_slot(&self, queue_slot: &mut Option<QueueSlot>) -> Result<(), CallError> {
         if queue_slot.is_none() {
             *queue_slot = Some(self.queue.enter()?);
@@ -77,8 +77,8 @@ impl ObjectHost {
         Ok(())
     }
 
-    /// The lock of a shard. A call that has to wait for it takes a queue slot: the shard is being
-    /// claimed or released.
+    /// Takes the lock of a shard. A call that has to wait for it takes a queue slot, because the
+    /// shard is being claimed or released.
     async fn read_lock(
         &self,
         shard: ShardId,
@@ -86,15 +86,15 @@ impl ObjectHost {
         queue_slot: &mut Option<QueueSlot>,
     ) -> Result<ShardReadGuard, CallError> {
         let invalid = |error: ShardOutOfRange| CallError::InvalidId(error.to_string());
-        if let Some(lock) = self.locks.try_acquire_read_shard(shard).map_err(invalid)? {
+        if let Some(lock) = self.locks.try_acquire_read(shard).map_err(invalid)? {
             return Ok(lock);
         }
         self.take_queue_slot(queue_slot)?;
-        let lock = within(&*self.env, deadline, self.locks.acquire_read_shard(shard)).await;
+        let lock = within(&*self.env, deadline, self.locks.acquire_read(shard)).await;
         lock.ok_or(CallError::Late)?.map_err(invalid)
     }
 
-    /// Looks once, under the lock, whether the node has the shard.
+    /// Checks once, under the lock, whether the node holds the shard.
     async fn look(
         &self,
         call: &Call,
@@ -119,15 +119,15 @@ impl ObjectHost {
         }
     }
 
-    /// Whether a shard, or what belongs to this node itself, cannot be given away before this call
-    /// has ended: it is part of one that runs in that very place, or in another that is being given
-    /// away. Without the latter, two calls that go through two such places in opposite directions
-    /// would wait for each other.
+    /// Whether the shard, or the node's own slot, cannot be handed over before this call has ended.
+    /// That is so if the call is nested in one that runs there, or in another place that is being
+    /// handed over. Without the latter, two calls through two such places in opposite directions
+    /// would deadlock.
     fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
         call.chain.links().any(|link| {
             let id = link.id.borrowed();
             match (self.sharding.shard_of(id), id.location()) {
-                (Ok(Some(one)), _) => Some(one) == shard || self.is_given_away(one),
+                (Ok(Some(one)), _) => Some(one) == shard || self.is_handed_over(one),
                 (Ok(None), ObjectLocation::Node(node)) if node == self.own.as_str() => {
                     shard.is_none() || self.own_slot.is_draining()
                 }
@@ -142,8 +142,8 @@ impl ObjectHost {
         self.caller.upgrade().is_some_and(|caller| caller.is_leaving(node))
     }
 
-    /// Whether a shard is being given away, by this node or by another.
-    fn is_given_away(&self, shard: ShardId) -> bool {
+    /// Whether a shard is being handed over, by this node or by another.
+    fn is_handed_over(&self, shard: ShardId) -> bool {
         self.slot(shard).is_ok_and(|slot| slot.is_draining())
             || self.caller.upgrade().is_some_and(|caller| caller.is_moving(shard))
     }

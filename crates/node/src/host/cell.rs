@@ -17,21 +17,21 @@ pub(crate) struct ObjectCell {
 /// Content of a cell.
 #[derive(Default)]
 pub(crate) enum CellState {
-    /// Nothing yet.
+    /// The object is not active.
     #[default]
-    Asleep,
-    /// The object.
-    Awake(Box<dyn AnyObject>),
+    Inactive,
+    /// The active object.
+    Active(Box<dyn AnyObject>),
     /// The cell is no longer used: a call that finds this looks for the object's new cell. A cell
-    /// whose object is in use is in this state, so that a cancelled call drops the object.
+    /// whose object is in use has this state, so that a cancelled call drops the object.
     Gone,
 }
 
-/// Counts a call that waits.
+/// Counts a waiting call.
 pub(crate) struct InLine<'a>(&'a AtomicU64);
 
 impl ObjectCell {
-    /// Enters the queue, and returns how many were there before.
+    /// Enters the queue, and returns the number of calls before.
     pub(crate) fn line_up(&self) -> (InLine<'_>, u64) {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         (InLine(&self.waiting), before)
@@ -39,7 +39,7 @@ impl ObjectCell {
 
     /// Whether the object is active. Does not wait: one that is in use counts as active.
     pub(crate) fn is_occupied(&self) -> bool {
-        self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Awake(_)))
+        self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Active(_)))
     }
 
     /// Waits for the object.

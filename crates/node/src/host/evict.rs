@@ -11,15 +11,15 @@ use super::{ObjectHost, Slot};
 use crate::object::Deactivation;
 use crate::waiting::within;
 
-/// How many objects are deactivated at the same time.
+/// How many objects are deactivated concurrently.
 const AT_ONCE: usize = 64;
-/// How much longer all objects of a shard may take than one of them, as long as they go.
+/// How many times the timeout of one object all objects of a shard may take.
 const IN_ALL: u32 = 12;
 
 impl ObjectHost {
     /// Deactivates all objects of a shard, and returns how many were dropped before they were done.
-    /// No call runs in the shard, and none begins: the caller has the write lock, or has cancelled
-    /// all calls.
+    /// No call runs in the shard, and none starts: the caller holds the write lock, or has
+    /// cancelled all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) -> u64 {
         let each = self.options.deactivation_max;
         deactivate_all(Arc::clone(&self.env), each, slot.take_objects().into_values(), why).await
@@ -27,10 +27,10 @@ impl ObjectHost {
 
     /// Ends the session: cancels all calls at once, and deactivates all objects.
     pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.serving.break_off();
+        self.serving.cancel_calls();
         let mut cells = Vec::new();
         for slot in self.slots.iter().map(|(_, slot)| slot).chain([&self.own_slot]) {
-            slot.give_up();
+            slot.drop_claim();
             cells.extend(slot.take_objects().into_values());
         }
         let (env, each) = (Arc::clone(&self.env), self.options.deactivation_max);
@@ -85,7 +85,7 @@ async fn deactivate_one(
 ) -> bool {
     let leaving = async {
         let state = std::mem::replace(&mut *cell.lock().await, CellState::Gone);
-        if let CellState::Awake(object) = state {
+        if let CellState::Active(object) = state {
             object.deactivate(why).await;
         }
     };

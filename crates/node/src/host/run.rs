@@ -1,9 +1,9 @@
 //! Runs one call.
 //!
-//! It runs in a task of its own, because its caller may drop the future at any time, and an object
-//! must not be left half-done. It holds the shard and the object to its end. It is cancelled only
-//! if the node may lose the shard otherwise, or if it far exceeds its timeout; the object is
-//! dropped then.
+//! The call runs in a separate task, because its caller may drop the future at any time, and an
+//! object must not be left half-done. The call holds the shard and the object to its end. It is
+//! cancelled, and the object dropped, only if the node may lose the shard or the call far exceeds
+//! its timeout.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject, ObjectError};
 use crate::waiting::within;
 
-/// Decides whether a call is executed: it begins, or its caller gives up first.
+/// Decides whether a call is executed: it starts, or its caller abandons it first.
 struct Begin(AtomicU8);
 
 const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
-const GIVEN_UP: u8 = 2;
+const ABANDONED: u8 = 2;
 
 impl Begin {
     const fn new() -> Self {
         Self(AtomicU8::new(WAITING))
     }
 
-    /// Whether the call may be executed. It counts as executed from then on.
+    /// Returns whether the call may be executed. It counts as executed from then on.
     fn begin(&self) -> bool {
         self.settle(BEGUN)
     }
 
-    /// Whether the call surely will not be executed.
-    fn give_up(&self) -> bool {
-        self.settle(GIVEN_UP)
+    /// Returns whether the call surely will not be executed.
+    fn abandon(&self) -> bool {
+        self.settle(ABANDONED)
     }
 
     fn settle(&self, to: u8) -> bool {
@@ -59,12 +59,12 @@ struct Running {
     deadline: Duration,
     begin: Arc<Begin>,
     activation: Activation,
-    // The last to go, so that the shard stays until all else is gone.
+    // The last field, so that the shard is released last.
     lock: ObjectLock,
 }
 
 impl ObjectHost {
-    /// Runs a call whose turn it is.
+    /// Runs a call that holds its object.
     pub(super) async fn run(
         self: &Arc<Self>,
         lock: ObjectLock,
@@ -76,8 +76,8 @@ impl ObjectHost {
         self.apart(running, |running| running.finish()).await
     }
 
-    /// Wakes an object whose turn it is.
-    pub(super) async fn wake(
+    /// Activates an object that is locked.
+    pub(super) async fn activate(
         self: &Arc<Self>,
         lock: ObjectLock,
         call: Call,
@@ -85,7 +85,7 @@ impl ObjectHost {
     ) -> Result<(), CallError> {
         let begin = Arc::new(Begin::new());
         let running = self.running(lock, call, deadline, &begin)?;
-        self.apart(running, |running| running.only_wake()).await
+        self.apart(running, |running| running.only_activate()).await
     }
 
     fn running(
@@ -103,7 +103,7 @@ impl ObjectHost {
         Ok(Running { host, call, deadline, begin, activation, lock })
     }
 
-    /// Lets something run in its own task, and waits for it for as long as there is time.
+    /// Runs work in a separate task, and waits for it until the deadline.
     async fn apart<T, F>(
         self: &Arc<Self>,
         running: Running,
@@ -117,13 +117,13 @@ impl ObjectHost {
         let (answer, answered) = oneshot::channel();
         let task = work(running);
         self.env.spawn(Box::pin(async move {
-            // The caller may be gone.
+            // The caller may have been dropped.
             let _ = answer.send(task.await);
         }));
         match within(&*self.env, deadline, answered).await {
             Some(Ok(answer)) => answer,
             Some(Err(_gone)) => Err(CallError::Unknown(UnknownWhy::Lost)),
-            None if begin.give_up() => Err(CallError::Late),
+            None if begin.abandon() => Err(CallError::Late),
             None => Err(CallError::Unknown(UnknownWhy::Late)),
         }
     }
@@ -132,8 +132,8 @@ impl ObjectHost {
 impl Running {
     async fn finish(mut self) -> Result<Bytes, CallError> {
         let started = self.host.env.monotonic();
-        let result = match self.unbroken(Self::wake).await? {
-            Ok(object) => self.unbroken(|running| running.handle(object)).await?,
+        let result = match self.unless_cancelled(Self::activate).await? {
+            Ok(object) => self.unless_cancelled(|running| running.handle(object)).await?,
             Err(error) => Err(error),
         };
         let busy = self.host.env.monotonic().saturating_sub(started);
@@ -141,63 +141,63 @@ impl Running {
         self.acknowledge(result)
     }
 
-    async fn only_wake(mut self) -> Result<(), CallError> {
-        let object = self.unbroken(Self::wake).await??;
-        *self.lock.entered.state = CellState::Awake(object);
+    async fn only_activate(mut self) -> Result<(), CallError> {
+        let object = self.unless_cancelled(Self::activate).await??;
+        *self.lock.entered.state = CellState::Active(object);
         Ok(())
     }
 
-    /// Lets a part of the work run, unless the node may lose the shard or it takes far too long.
-    async fn unbroken<'a, T, F: Future<Output = T>>(
+    /// Runs a part of the work, unless the node may lose the shard or the work takes far too long.
+    async fn unless_cancelled<'a, T, F: Future<Output = T>>(
         &'a mut self,
         work: impl FnOnce(&'a mut Self) -> F,
     ) -> Result<T, CallError> {
         let token = self.lock.token.clone();
         if !self.host.serving.may_serve() {
-            return Err(self.broken_off());
+            return Err(self.not_serving());
         }
         let (env, begin) = (Arc::clone(&self.host.env), Arc::clone(&self.begin));
         let limit = self.deadline.saturating_add(self.host.options.overrun_max);
-        let broken = |why, not_begun| {
-            if begin.give_up() { not_begun } else { CallError::Unknown(why) }
+        let cancelled = |why, not_begun| {
+            if begin.abandon() { not_begun } else { CallError::Unknown(why) }
         };
         tokio::select! {
             biased;
             done = within(&*env, limit, work(self)) => {
-                done.ok_or_else(|| broken(UnknownWhy::Late, CallError::Late))
+                done.ok_or_else(|| cancelled(UnknownWhy::Late, CallError::Late))
             }
-            () = token.over() => Err(broken(UnknownWhy::NotServing, CallError::NotServing)),
+            () = token.over() => Err(cancelled(UnknownWhy::NotServing, CallError::NotServing)),
         }
     }
 
-    fn broken_off(&self) -> CallError {
-        if self.begin.give_up() {
+    fn not_serving(&self) -> CallError {
+        if self.begin.abandon() {
             CallError::NotServing
         } else {
             CallError::Unknown(UnknownWhy::NotServing)
         }
     }
 
-    /// Takes the object out of its place, and wakes it if need be.
-    async fn wake(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
+    /// Takes the object out of its cell, and activates it if necessary.
+    async fn activate(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
         match std::mem::replace(&mut *self.lock.entered.state, CellState::Gone) {
-            CellState::Awake(object) => return Ok(object),
-            CellState::Asleep | CellState::Gone => {}
+            CellState::Active(object) => return Ok(object),
+            CellState::Inactive | CellState::Gone => {}
         }
         let types = &self.host.types;
         let object_type = types.get(&self.activation.object.object_type)?;
-        let waking = async { object_type.activate(&self.activation).await };
-        match AssertUnwindSafe(waking).catch_unwind().await {
+        let activating = async { object_type.activate(&self.activation).await };
+        match AssertUnwindSafe(activating).catch_unwind().await {
             Ok(Ok(object)) => Ok(object),
-            Ok(Err(error)) => Err(self.failed_to_wake(error.of_activation(&self.activation))),
+            Ok(Err(error)) => Err(self.failed_activation(error.of_activation(&self.activation))),
             Err(_panic) => {
-                Err(self.failed_to_wake(CallError::Activation("it panicked".to_owned())))
+                Err(self.failed_activation(CallError::Activation("its code panicked".to_owned())))
             }
         }
     }
 
-    fn failed_to_wake(&self, error: CallError) -> CallError {
-        // The next call tries again, in another place.
+    fn failed_activation(&self, error: CallError) -> CallError {
+        // The next call tries again, with a new cell.
         self.forget();
         error
     }
@@ -211,17 +211,17 @@ impl Running {
         let context = self.context(caller);
         let payload = std::mem::take(&mut self.call.payload);
         if !self.begin.begin() {
-            *self.lock.entered.state = CellState::Awake(object);
+            *self.lock.entered.state = CellState::Active(object);
             return Err(CallError::Late);
         }
         let method = Arc::clone(&self.call.method);
         let handling = async { object.handle(&context, &method, payload).await };
         let handled = AssertUnwindSafe(handling).catch_unwind().await;
         if matches!(handled, Err(_) | Ok(Err(ObjectError::StaleFence))) {
-            // What it knows may be half-done, or out of date.
+            // Its state may be half-done or out of date.
             self.forget();
         } else {
-            *self.lock.entered.state = CellState::Awake(object);
+            *self.lock.entered.state = CellState::Active(object);
         }
         match handled {
             Ok(answer) => answer.map_err(|error| error.of_call(&self.activation)),
@@ -244,11 +244,11 @@ impl Running {
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
         let lost = self.lock.admitted.slot().held().is_none();
         if !self.host.serving.may_serve() || lost {
-            return Err(self.broken_off());
+            return Err(self.not_serving());
         }
         match result {
             Ok(answer) if answer.len() > MAX_PAYLOAD_SIZE => {
-                // It was executed, so the error must not say that it was not.
+                // It was executed, so the error must not deny that.
                 let size = answer.len();
                 let why = format!("an answer of {size} bytes, at most {MAX_PAYLOAD_SIZE} are sent");
                 Err(CallError::Refused(why))

@@ -1,4 +1,4 @@
-//! What a node has of one shard: its claim, the calls that run, and the objects.
+//! The state of one shard on a node: its claim, the running calls, and the objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::call::ObjectKey;
 use crate::load::LoadMeter;
 use crate::locks::ShardReadGuard;
 
-/// One shard on this node; another one stands for the objects that belong to the node itself.
+/// One shard on this node. Another slot is for the objects of the node itself.
 #[derive(Default)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -23,9 +23,9 @@ pub(crate) struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    /// Since which claim the node has the shard.
+    /// The claim by which the node holds the shard.
     held: Option<Hold>,
-    /// The last fence that the node knows of.
+    /// The latest fence that the node knows.
     fence: Option<FenceEpoch>,
     calls: u64,
     objects: BTreeMap<ObjectKey, Arc<ObjectCell>>,
@@ -40,25 +40,25 @@ struct Hold {
     in_doubt: bool,
 }
 
-/// What becomes of a call that asks to be admitted.
+/// The decision on a call.
 pub(crate) enum Admission {
     /// It may run.
     Admitted(Admitted),
-    /// The shard is about to be given away.
+    /// The shard is draining.
     Draining,
     /// The caller knows a later claim than the node.
     Behind {
-        /// The last fence that the node knows of.
+        /// The latest fence that the node knows.
         fence: Option<FenceEpoch>,
     },
-    /// The node does not have the shard.
+    /// The node does not hold the shard.
     NotHeld {
-        /// The last fence that it knows of.
+        /// The latest fence that the node knows.
         fence: Option<FenceEpoch>,
     },
 }
 
-/// A call that runs. The shard stays for as long as this is kept.
+/// A running call. The shard stays held while this exists.
 pub(crate) struct Admitted {
     pub(crate) fence: Option<FenceEpoch>,
     slot: Arc<Slot>,
@@ -66,8 +66,8 @@ pub(crate) struct Admitted {
 }
 
 impl Slot {
-    /// Takes note of a claim of this node: calls are admitted from now on. The caller holds the
-    /// write lock.
+    /// Records a claim of this node: calls are admitted from now on. The caller holds the write
+    /// lock.
     pub(crate) fn take(&self, fence: Option<FenceEpoch>) {
         let mut state = self.lock();
         let admitting = state.held.is_none_or(|hold| hold.admitting);
@@ -78,14 +78,14 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// Takes note that the node does not have the shard any more. The caller holds the write lock,
-    /// or has broken off all calls.
-    pub(crate) fn give_up(&self) {
+    /// Records that the node no longer holds the shard. The caller holds the write lock, or has
+    /// cancelled all calls.
+    pub(crate) fn drop_claim(&self) {
         self.lock().held = None;
         self.changed.notify_waiters();
     }
 
-    /// Sets whether calls are admitted that are not part of one that runs.
+    /// Sets whether calls are admitted that are not nested in a running one.
     pub(crate) fn set_admitting(&self, admitting: bool) {
         if let Some(hold) = &mut self.lock().held {
             hold.admitting = admitting;
@@ -101,10 +101,10 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// Lets a call in, or not. The caller has the shard's lock, so that the answer stays true.
+    /// Admits a call or not. The caller holds the shard's lock, so that the decision stays valid.
     ///
-    /// `known` is the fence that the caller goes by, and `must_end` whether calls that run in this
-    /// shard may be waiting for this one.
+    /// `known` is the fence in the caller's routing table. `must_end` is whether calls that run in
+    /// this shard may wait for this one.
     pub(crate) fn admit(
         self: &Arc<Self>,
         lock: Option<ShardReadGuard>,
@@ -118,7 +118,7 @@ impl Slot {
         if known > hold.fence && hold.fence.is_some() {
             return Admission::Behind { fence: hold.fence };
         }
-        // Where nothing runs, nothing waits; and the shard may be being released already.
+        // Without a running call, no call waits, and the shard may already be being released.
         let must_end = must_end && state.calls > 0;
         if !hold.admitting && !must_end {
             return Admission::Draining;
@@ -129,7 +129,7 @@ impl Slot {
         Admission::Admitted(Admitted { fence, slot, _lock: lock })
     }
 
-    /// What the node knows of the shard for handing it over.
+    /// The state of the shard for a handover.
     pub(crate) fn handover(&self) -> Handover {
         let state = self.lock();
         Handover {
@@ -140,12 +140,12 @@ impl Slot {
         }
     }
 
-    /// Whether the shard is about to be given away.
+    /// Whether the shard is draining.
     pub(crate) fn is_draining(&self) -> bool {
         self.lock().held.is_some_and(|hold| !hold.admitting)
     }
 
-    /// The fence of the claim by which the node has the shard.
+    /// The fence of the claim by which the node holds the shard.
     pub(crate) fn held(&self) -> Option<Option<FenceEpoch>> {
         self.lock().held.map(|hold| hold.fence)
     }
@@ -167,7 +167,7 @@ impl Slot {
         &self.changed
     }
 
-    /// The place of an object, made if there is none.
+    /// The cell of an object, created on first use.
     pub(crate) fn cell(&self, key: &ObjectKey) -> Arc<ObjectCell> {
         let mut state = self.lock();
         if let Some(cell) = state.objects.get(key) {
@@ -178,12 +178,12 @@ impl Slot {
         cell
     }
 
-    /// Whether an object is here.
+    /// Whether an object is active.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         self.lock().objects.get(key).is_some_and(|cell| cell.is_occupied())
     }
 
-    /// Forgets an object, if it is still this one.
+    /// Removes the cell of an object, if it is still this one.
     pub(crate) fn forget(&self, key: &ObjectKey, cell: &Arc<ObjectCell>) {
         let mut state = self.lock();
         if state.objects.get(key).is_some_and(|one| Arc::ptr_eq(one, cell)) {
@@ -191,7 +191,7 @@ impl Slot {
         }
     }
 
-    /// Takes all objects out.
+    /// Removes all objects.
     pub(crate) fn take_objects(&self) -> BTreeMap<ObjectKey, Arc<ObjectCell>> {
         std::mem::take(&mut self.lock().objects)
     }
@@ -210,7 +210,7 @@ impl Slot {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
-        // What is inside is whole after every statement.
+        // The state is consistent after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -249,18 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn calls_run_only_in_a_shard_that_the_node_has() {
+    fn calls_run_only_in_a_held_shard() {
         let slot = Arc::new(Slot::default());
         assert!(matches!(slot.admit(None, None, false), Admission::NotHeld { fence: None }));
         slot.take(fence(4));
         assert_eq!(admitted(&slot, fence(4), false).unwrap().fence, fence(4));
-        slot.give_up();
+        slot.drop_claim();
         let refused = slot.admit(None, None, false);
         assert!(matches!(refused, Admission::NotHeld { fence } if fence == self::fence(4)));
     }
 
     #[test]
-    fn a_caller_who_knows_of_a_later_claim_is_believed() {
+    fn a_caller_with_a_later_fence_is_not_served() {
         let slot = Arc::new(Slot::default());
         slot.take(fence(4));
         assert!(admitted(&slot, fence(3), false).is_some());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draining_shard_admits_parts_of_what_runs_and_nothing_else() {
+    fn a_draining_shard_admits_only_nested_calls() {
         let slot = Arc::new(Slot::default());
         slot.take(fence(4));
         let outer = admitted(&slot, None, false).unwrap();
@@ -282,14 +282,14 @@ mod tests {
             Handover { admitting: false, calls: 2, objects: 0, in_doubt: false }
         );
         drop((outer, nested));
-        // Its outer call is gone, so nothing waits for it.
+        // Its outer call has ended, so nothing waits for it.
         assert!(matches!(slot.admit(None, None, true), Admission::Draining));
         slot.set_admitting(true);
         assert!(admitted(&slot, None, false).is_some());
     }
 
     #[test]
-    fn a_claim_that_is_noted_again_does_not_end_a_drain() {
+    fn a_repeated_claim_does_not_end_a_drain() {
         let slot = Arc::new(Slot::default());
         slot.take(fence(4));
         slot.set_admitting(false);

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use shardwright_api::UnknownWhy;
+use shardwright_contracts::FenceEpoch;
 use shardwright_placement::{Handover, ObjectId, ShardCount};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
@@ -14,24 +15,24 @@ use crate::transport::BoxFuture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A type of objects that do what their calls say, and write down what happens to them.
+/// A type of objects that do what their calls request, and log their activations and deactivations.
 struct Probe {
     log: Mutex<Vec<String>>,
     /// Lets calls of `block` end.
     gate: Semaphore,
-    /// How objects wake, and how they take leave.
-    waking: Mutex<Mood>,
-    leaving: Mutex<Mood>,
+    /// How objects are activated and deactivated.
+    activation: Mutex<Behaviour>,
+    leaving: Mutex<Behaviour>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Mood {
+enum Behaviour {
     #[default]
     Well,
     Refuses,
     Panics,
     Hangs,
-    /// Takes so many milliseconds.
+    /// Takes this many milliseconds.
     Slow(u64),
 }
 
@@ -47,16 +48,16 @@ impl ObjectType for Handle {
     type Object = u64;
 
     async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
-        let mood = *self.0.waking.lock().unwrap();
-        match mood {
-            Mood::Well => {}
-            Mood::Refuses => return Err(ObjectError::refused("not today")),
-            Mood::Panics => panic!("as requested"),
-            Mood::Hangs => std::future::pending().await,
-            Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+        let behaviour = *self.0.activation.lock().unwrap();
+        match behaviour {
+            Behaviour::Well => {}
+            Behaviour::Refuses => return Err(ObjectError::refused("not today")),
+            Behaviour::Panics => panic!("as requested"),
+            Behaviour::Hangs => std::future::pending().await,
+            Behaviour::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
         let fence = activation.fence.map_or(0, FenceEpoch::as_raw);
-        self.write(format!("{} wakes with {fence}", activation.object.id.as_str()));
+        self.write(format!("{} is active with {fence}", activation.object.id.as_str()));
         Ok(0)
     }
 
@@ -89,14 +90,14 @@ impl ObjectType for Handle {
     }
 
     async fn deactivate(&self, calls: u64, why: Deactivation) {
-        let mood = *self.0.leaving.lock().unwrap();
-        match mood {
-            Mood::Well | Mood::Refuses => {}
-            Mood::Panics => panic!("as requested"),
-            Mood::Hangs => std::future::pending().await,
-            Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+        let behaviour = *self.0.leaving.lock().unwrap();
+        match behaviour {
+            Behaviour::Well | Behaviour::Refuses => {}
+            Behaviour::Panics => panic!("as requested"),
+            Behaviour::Hangs => std::future::pending().await,
+            Behaviour::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
-        self.write(format!("sleeps after {calls}, {why:?}"));
+        self.write(format!("is inactive after {calls}, {why:?}"));
     }
 }
 
@@ -136,13 +137,13 @@ fn fence(raw: u64) -> Option<FenceEpoch> {
     FenceEpoch::from_raw(raw).ok()
 }
 
-/// A node with shard 5, claimed with fence 7, and room for two calls that wait.
+/// A node with shard 5, claimed with fence 7, and two queue slots.
 fn world(options: HostOptions) -> World {
     let env = PausedEnv::new();
     let probe = Arc::new(Probe {
         log: Mutex::default(),
         gate: Semaphore::new(0),
-        waking: Mutex::default(),
+        activation: Mutex::default(),
         leaving: Mutex::default(),
     });
     let serves = Arc::new(AtomicBool::new(true));
@@ -185,7 +186,7 @@ impl World {
         self.host.serve(call(id, method)).await
     }
 
-    /// Makes a call beside the test, and lets it get as far as it can.
+    /// Makes a call in the background, and lets it get as far as it can.
     async fn begin(&self, call: Call) -> JoinHandle<Answer> {
         let host = Arc::clone(&self.host);
         let task = tokio::spawn(async move { host.serve(call).await });

@@ -9,33 +9,33 @@ use shardwright_placement::{NodeAddress, Retry, Route};
 use super::{Router, Waiting};
 use crate::call::Call;
 
-/// A node that refused a call, and the claim by which it was asked.
+/// A node that refused a call, and the fence of its claim at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     node: Option<NodeAddress>,
     fence: Option<FenceEpoch>,
 }
 
-/// What came of bringing a call to its object.
+/// The result of an attempt to route a call.
 pub(super) enum Attempt {
-    /// An answer, or an error that trying again does not help against.
+    /// An answer, or an error that a retry does not help against.
     Done(Result<Bytes, CallError>),
-    /// The node did not take it, and why.
+    /// The node refused it for this reason.
     Refused(Refusal, CallError),
-    /// Nothing was tried: the node has refused it before and nothing has changed since, or there
-    /// is no time left.
+    /// Nothing was sent: the node has refused the call before and nothing has changed since, or the
+    /// time is over.
     NotTried,
-    /// No node has the shard.
+    /// No node holds the shard.
     Nowhere {
-        /// After what time to look again, if nothing changes.
+        /// When to check again, if nothing changes.
         at_most: Duration,
-        /// Why there is none.
+        /// Why there is no holder.
         why: CallError,
     },
 }
 
 impl Router {
-    /// Brings a call to where `view` says that its object is.
+    /// Sends a call to the node that `view` names.
     pub(super) async fn attempt(
         &self,
         view: &ClusterView,
@@ -78,7 +78,7 @@ impl Router {
         if waiting.refusal.as_ref() == Some(&refusal) || timeout.is_zero() {
             return Attempt::NotTried;
         }
-        // From here on it does not wait for the shard.
+        // From here on the call does not wait for the shard.
         waiting.queue_slot = None;
         let call = Call { fence, timeout, ..call.clone() };
         let answer = match (&refusal.node, local) {
@@ -87,13 +87,13 @@ impl Router {
             (None, None) => Err(CallError::NotServing),
         };
         match answer {
-            Err(error) if self.may_be_made_again(&error) => Attempt::Refused(refusal, error),
+            Err(error) if self.is_retried(&error) => Attempt::Refused(refusal, error),
             answer => Attempt::Done(answer),
         }
     }
 
-    /// Whether a call that failed is made again. It surely was not executed then.
-    fn may_be_made_again(&self, error: &CallError) -> bool {
+    /// Whether a failed call is retried. It surely was not executed then.
+    fn is_retried(&self, error: &CallError) -> bool {
         error.is_elsewhere() && !self.cluster.config().strict
     }
 }

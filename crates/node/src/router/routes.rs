@@ -3,13 +3,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shardwright_cluster::ClusterView;
 use shardwright_placement::{ClusterConfig, NodeInstance, RoutingTable};
 
-/// The routing table of the newest state that was requested.
+/// The routing table of the newest requested view.
 #[derive(Default)]
 pub(super) struct RouteCache {
     newest: Mutex<Option<Arc<Routes>>>,
 }
 
-/// A routing table, and what it was made from.
+/// A routing table, and its basis.
 pub(super) struct Routes {
     generation: u64,
     map: u64,
@@ -26,8 +26,8 @@ impl Routes {
 }
 
 impl RouteCache {
-    /// The table of a state, as the process sees it whose node is `own`. `on_members` is called if
-    /// the nodes are others than in the newest state before.
+    /// The table of a view, for the process whose node is `own`. `on_members` is called if the
+    /// members differ from those of the newest earlier view.
     pub(super) fn get(
         &self,
         view: &ClusterView,
@@ -35,7 +35,7 @@ impl RouteCache {
         config: &ClusterConfig,
         on_members: impl FnOnce(),
     ) -> Arc<Routes> {
-        // Concurrent requests wait until the table is built instead of building it too.
+        // Concurrent callers wait for the table instead of building it too.
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(routes) = newest.as_ref().filter(|routes| routes.is_of(view, own)) {
             return Arc::clone(routes);
@@ -44,7 +44,7 @@ impl RouteCache {
         let (map, members) = (view.changed.map, view.changed.members);
         let generation = view.generation;
         let routes = Arc::new(Routes { generation, map, members, own: own.cloned(), table });
-        // A caller with an older state must not replace the newest table.
+        // A caller with an older view must not replace the newest table.
         if newest.as_ref().is_none_or(|newest| newest.generation <= generation) {
             let before = newest.replace(Arc::clone(&routes));
             if before.is_none_or(|before| before.members != members) {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// A state in which the map changed last in `map`, and the nodes in `members`.
+    /// A view in which the map changed last in `map`, and the members in `members`.
     fn view(generation: u64, map: u64, members: u64) -> ClusterView {
         let node = NodeAddress::parse("a:1").unwrap();
         let node = Member::new(node, Incarnation::from_raw(members));
@@ -95,14 +95,14 @@ mod tests {
         let old = get(view(3, 3, 1));
         let new = get(view(7, 6, 1));
         assert!(!Arc::ptr_eq(&old, &new));
-        // A caller with an older state gets the old table, and the others keep the new one.
+        // A caller with an older view gets the old table, and the others keep the new one.
         assert_eq!(get(view(3, 3, 1)).generation, 3);
         assert!(Arc::ptr_eq(&new, &get(view(7, 6, 1))));
-        // A state in which nothing has changed that matters has the same table.
+        // A view without a relevant change has the same table.
         assert!(Arc::ptr_eq(&new, &get(view(8, 6, 1))));
-        assert_eq!(calls.get(), 1, "the nodes were always the same");
+        assert_eq!(calls.get(), 1, "the members did not change");
         get(view(9, 6, 9));
         get(view(8, 6, 1));
-        assert_eq!(calls.get(), 2, "an older state changes no nodes");
+        assert_eq!(calls.get(), 2, "an older view changes no members");
     }
 }

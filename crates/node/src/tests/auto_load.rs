@@ -9,7 +9,7 @@ use super::world::*;
 use crate::{AutoLoad, Node, NodeOptions, ObjectTypes, RetryNotice, StartError};
 
 #[tokio::test(start_paused = true)]
-async fn every_shard_has_its_own_object_without_anybody_calling_it() {
+async fn every_shard_has_its_object_without_a_call() {
     let world = World::new().await;
     let options =
         || NodeOptions { auto_load: vec![auto_load("janitor")], ..NodeOptions::default() };
@@ -31,7 +31,7 @@ async fn every_shard_has_its_own_object_without_anybody_calling_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_dropped_comes_back_without_a_call() {
+async fn a_dropped_object_is_loaded_again_without_a_call() {
     let world = World::with(|config| config.shard_mapping_check_interval_ms = 1_000).await;
     let options = NodeOptions { auto_load: vec![auto_load("janitor")], ..NodeOptions::default() };
     let process = world.node_with("a", options, Arc::clone(&world.network) as _).await;
@@ -45,12 +45,12 @@ async fn one_that_was_dropped_comes_back_without_a_call() {
     world.sleep_ms(2_000).await;
     assert_eq!(host.objects(shard), Ok(1));
     let activations = world.rows.activations();
-    assert_eq!(activations[janitor].len(), 2, "once at first, and once more");
+    assert_eq!(activations[janitor].len(), 2, "once at the start, and once more");
     assert!(activations.iter().all(|(id, fences)| id == janitor || fences.len() == 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_does_not_start_with_objects_that_can_never_be_loaded() {
+async fn a_node_does_not_start_with_objects_it_cannot_load() {
     let world = World::new().await;
     let start = async |auto_load: AutoLoad| {
         let cluster = world.cluster(Arc::default()).await;
@@ -68,7 +68,7 @@ async fn a_node_does_not_start_with_objects_that_can_never_be_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_goes_while_its_objects_are_loaded_is_no_trouble() {
+async fn a_shard_can_move_while_its_objects_are_loaded() {
     let world = World::new().await;
     let auto_loads = vec![auto_load("first"), auto_load("second"), auto_load("third")];
     let options = || NodeOptions { auto_load: auto_loads.clone(), ..NodeOptions::default() };
@@ -79,7 +79,7 @@ async fn a_shard_that_goes_while_its_objects_are_loaded_is_no_trouble() {
     world.watcher.set_frozen(true).await.unwrap();
     world.sleep_ms(1_000).await;
     for shard in first.node.shards() {
-        // It goes on again before all of its objects have come.
+        // It moves again before all its objects are loaded.
         for to in ["b", "a"] {
             world.watcher.move_shard(shard, &address(to)).await.unwrap();
             let to = address(to);

@@ -1,4 +1,4 @@
-//! A service whose store refuses a stale fence: counters that must not lose what was acknowledged.
+//! A service whose store refuses a stale fence: counters that must not lose acknowledged calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +11,15 @@ use shardwright_contracts::Env;
 use crate::testing::PausedEnv;
 use crate::{Activation, CallContext, Deactivation, ObjectError, ObjectType};
 
-/// Where counters are stored: a fence and a number each.
+/// The storage of counters: a fence and a number each.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Mutex<BTreeMap<String, (u64, u64)>>,
-    /// The fences with which each counter was ever activated.
+    /// The fences of all activations of each counter.
     activations: Mutex<BTreeMap<String, Vec<u64>>>,
-    awake: Mutex<BTreeMap<String, u64>>,
+    active: Mutex<BTreeMap<String, u64>>,
     twice: AtomicBool,
-    /// Whether counters that go never do.
+    /// Whether deactivations hang.
     pub(super) clings: AtomicBool,
 }
 
@@ -49,27 +49,27 @@ impl Rows {
         Ok(())
     }
 
-    /// What all counters are together.
+    /// The sum of all counters.
     pub(super) fn sum(&self) -> u64 {
         self.rows.lock().unwrap().values().map(|(_, number)| number).sum()
     }
 
-    fn wake(&self, id: &str) {
-        let mut awake = self.awake.lock().unwrap();
-        let count = awake.entry(id.to_owned()).or_default();
+    fn activated(&self, id: &str) {
+        let mut active = self.active.lock().unwrap();
+        let count = active.entry(id.to_owned()).or_default();
         *count += 1;
         if *count > 1 {
             self.twice.store(true, Ordering::Relaxed);
         }
     }
 
-    fn sleep(&self, id: &str) {
-        let mut awake = self.awake.lock().unwrap();
-        let count = awake.entry(id.to_owned()).or_default();
+    fn deactivated(&self, id: &str) {
+        let mut active = self.active.lock().unwrap();
+        let count = active.entry(id.to_owned()).or_default();
         *count = count.saturating_sub(1);
     }
 
-    /// Whether some counter was awake on two nodes at the same time.
+    /// Whether a counter was active on two nodes at the same time.
     pub(super) fn was_twice(&self) -> bool {
         self.twice.load(Ordering::Relaxed)
     }
@@ -79,13 +79,13 @@ impl Rows {
     }
 }
 
-/// A counter that is awake.
+/// An active counter.
 pub(super) struct Number {
     id: String,
     number: u64,
 }
 
-/// Counters. A call takes a millisecond, most of which it waits for the store.
+/// Counters. A call takes a millisecond, mostly waiting for the store.
 pub(super) struct Counter {
     pub(super) rows: Arc<Rows>,
     pub(super) env: PausedEnv,
@@ -96,7 +96,7 @@ impl ObjectType for Counter {
 
     async fn activate(&self, activation: &Activation) -> Result<Number, ObjectError> {
         let id = activation.object.id.as_str().to_owned();
-        self.rows.wake(&id);
+        self.rows.activated(&id);
         self.env.sleep(Duration::from_millis(1)).await;
         let fence = activation.fence.map_or(0, |fence| fence.as_raw());
         Ok(Number { number: self.rows.open(&id, fence)?, id })
@@ -126,7 +126,7 @@ impl ObjectType for Counter {
                 self.env.sleep(Duration::from_millis(millis)).await;
                 Ok(Bytes::new())
             }
-            // Waits, and then calls others, one within the other: `100 b c d`.
+            // Waits, and then calls others, nested: `100 b c d`.
             "through" => {
                 let text = String::from_utf8_lossy(&payload).into_owned();
                 let mut words = text.splitn(3, ' ');
@@ -145,6 +145,6 @@ impl ObjectType for Counter {
             std::future::pending::<()>().await;
         }
         self.env.sleep(Duration::from_millis(1)).await;
-        self.rows.sleep(&counter.id);
+        self.rows.deactivated(&counter.id);
     }
 }

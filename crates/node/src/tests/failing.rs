@@ -12,7 +12,7 @@ use shardwright_placement::NodeAddress;
 use super::world::*;
 use crate::{Activity, BoxFuture, Call, NodeOptions, NodeState, ShardLoad, Transport};
 
-/// A network whose code panics when it is asked for loads.
+/// A network that panics when loads are requested.
 struct Trap(Arc<dyn Transport>);
 
 impl Transport for Trap {
@@ -30,7 +30,7 @@ impl Transport for Trap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_own_code_panics_serves_nothing_any_more_and_is_replaced() {
+async fn a_node_whose_own_code_panics_stops_and_is_replaced() {
     let world = World::new().await;
     let options = NodeOptions { balance_load: true, ..NodeOptions::default() };
     let trap = Arc::new(Trap(Arc::clone(&world.network) as _));
@@ -43,7 +43,7 @@ async fn a_node_whose_own_code_panics_serves_nothing_any_more_and_is_replaced() 
     state.wait_for(|state| *state == NodeState::Failed).await.unwrap();
     let refused = failing.node.service().answer(call("x", "add")).await;
     assert_eq!(refused, Err(CallError::NotServing));
-    // Not even by those who have had its objects at hand.
+    // Not even through a reference to its host.
     assert_eq!(host.serve(call("x", "add")).await, Err(CallError::NotServing));
     assert_eq!(failing.node.drain().await, NodeState::Failed);
     world.settle(1).await;
@@ -51,16 +51,16 @@ async fn a_node_whose_own_code_panics_serves_nothing_any_more_and_is_replaced() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_patience_and_no_time_is_too_long() {
+async fn no_timeout_is_too_long() {
     let world = World::new().await;
-    let options = NodeOptions { drain_patience: Duration::MAX, ..NodeOptions::default() };
+    let options = NodeOptions { drain_timeout: Duration::MAX, ..NodeOptions::default() };
     let node = world.node_with("a", options, Arc::clone(&world.network) as _).await;
     world.settle(1).await;
     let gate = world.gate().await;
     let add = Call { timeout: Duration::MAX, ..call("x", "add") };
     assert_eq!(gate.call(add.clone()).await.unwrap(), "1");
     assert_eq!(node.node.drain().await, NodeState::Left);
-    // And who would wait for ever does not.
+    // Nor does a call without a limit wait for ever.
     let began = world.env.monotonic();
     let refused = gate.call(add).await;
     assert!(matches!(refused, Err(CallError::Unclaimed { .. })), "{refused:?}");
@@ -68,7 +68,7 @@ async fn no_patience_and_no_time_is_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_replaced_joins_again_before_its_old_objects_have_taken_leave() {
+async fn a_node_joins_again_before_its_old_objects_are_deactivated() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let gate = world.gate().await;

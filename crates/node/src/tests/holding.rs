@@ -10,42 +10,42 @@ use shardwright_placement::NodeAddress;
 use super::world::*;
 use crate::{BoxFuture, Call, GateOptions, ShardLoad, Transport};
 
-/// A transport that does something of its own to calls, and remembers whom it was to reach.
-struct Meddler<F> {
+/// A transport that interferes with calls, and records their targets.
+struct FaultyTransport<F> {
     through: Arc<dyn Transport>,
     dialled: Mutex<Vec<NodeAddress>>,
     sent: AtomicU64,
-    meddle: F,
+    interfere: F,
 }
 
-/// What is done to the n-th call.
-enum Meddling {
+/// What happens to the n-th call.
+enum Interference {
     Nothing,
-    /// It does not get there.
+    /// It does not arrive.
     NotSent,
-    /// It gets there, and the answer does not come back.
+    /// It arrives, and the answer is lost.
     AnswerLost,
 }
 
-impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Meddler<F> {
-    fn new(world: &World, meddle: F) -> Arc<Self> {
+impl<F: Fn(u64) -> Interference + Send + Sync + 'static> FaultyTransport<F> {
+    fn new(world: &World, interfere: F) -> Arc<Self> {
         let through = Arc::clone(&world.network) as _;
-        Arc::new(Self { through, dialled: Mutex::default(), sent: AtomicU64::new(0), meddle })
+        Arc::new(Self { through, dialled: Mutex::default(), sent: AtomicU64::new(0), interfere })
     }
 }
 
-impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Transport for Meddler<F> {
+impl<F: Fn(u64) -> Interference + Send + Sync + 'static> Transport for FaultyTransport<F> {
     fn call<'a>(&'a self, node: &'a NodeAddress, call: Call) -> BoxFuture<'a, Answer> {
         self.dialled.lock().unwrap().push(node.clone());
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
-            match (self.meddle)(number) {
-                Meddling::Nothing => self.through.call(node, call).await,
-                Meddling::NotSent => {
+            match (self.interfere)(number) {
+                Interference::Nothing => self.through.call(node, call).await,
+                Interference::NotSent => {
                     let reason = "the test interferes".to_owned();
                     Err(CallError::Unreachable { node: node.to_string(), reason })
                 }
-                Meddling::AnswerLost => {
+                Interference::AnswerLost => {
                     let _lost = self.through.call(node, call).await;
                     Err(CallError::Unknown(UnknownWhy::Lost))
                 }
@@ -66,26 +66,26 @@ impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Transport for Meddler<F> {
 async fn a_call_whose_outcome_is_unknown_is_made_once() {
     let world = World::new().await;
     let _nodes = world.nodes(&["a"]).await;
-    let meddler = Meddler::new(&world, |_| Meddling::AnswerLost);
-    let gate = world.gate_with(GateOptions::default(), meddler.clone()).await;
+    let interferer = FaultyTransport::new(&world, |_| Interference::AnswerLost);
+    let gate = world.gate_with(GateOptions::default(), interferer.clone()).await;
     let lost = gate.call(call("x", "add")).await;
     assert_eq!(lost, Err(CallError::Unknown(UnknownWhy::Lost)));
-    assert_eq!(meddler.sent.load(Ordering::Relaxed), 1);
+    assert_eq!(interferer.sent.load(Ordering::Relaxed), 1);
     assert_eq!(world.rows.sum(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_did_not_get_there_is_made_again_within_its_time() {
+async fn a_call_that_did_not_arrive_is_retried_within_its_timeout() {
     let world = World::new().await;
     let _nodes = world.nodes(&["a"]).await;
-    let meddler = Meddler::new(&world, |number| match number {
-        0..3 => Meddling::NotSent,
-        _ => Meddling::Nothing,
+    let interferer = FaultyTransport::new(&world, |number| match number {
+        0..3 => Interference::NotSent,
+        _ => Interference::Nothing,
     });
-    let gate = world.gate_with(GateOptions::default(), meddler.clone()).await;
+    let gate = world.gate_with(GateOptions::default(), interferer.clone()).await;
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
-    assert_eq!(meddler.sent.load(Ordering::Relaxed), 4);
-    let never = Meddler::new(&world, |_| Meddling::NotSent);
+    assert_eq!(interferer.sent.load(Ordering::Relaxed), 4);
+    let never = FaultyTransport::new(&world, |_| Interference::NotSent);
     let gate = {
         let cluster = world.cluster(Arc::default()).await;
         crate::Gate::open(cluster, address("gate-2"), never, GateOptions::default()).await.unwrap()
@@ -96,7 +96,7 @@ async fn a_call_that_did_not_get_there_is_made_again_within_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_held_until_somebody_has_the_shard() {
+async fn calls_are_held_until_the_shard_is_claimed() {
     let world = World::new().await;
     let gate = world.gate().await;
     let mut held = std::pin::pin!(gate.call(call("x", "add")));
@@ -105,12 +105,15 @@ async fn calls_are_held_until_somebody_has_the_shard() {
     let began = world.env.monotonic();
     let _node = world.node("a").await;
     assert_eq!(held.await.unwrap(), "1");
-    assert!(world.env.monotonic() - began < Duration::from_millis(500), "the watch said so");
+    assert!(
+        world.env.monotonic() - began < Duration::from_millis(500),
+        "the router follows changes"
+    );
     assert_eq!(gate.held(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_holds_so_many_calls_and_no_more() {
+async fn the_number_of_calls_held_by_a_gate_is_limited() {
     let world = World::new().await;
     let options = GateOptions { queue_max: 2 };
     let gate = Arc::new(world.gate_with(options, Arc::clone(&world.network) as _).await);
@@ -131,7 +134,7 @@ async fn a_gate_holds_so_many_calls_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_cluster_is_strict_a_call_without_an_owner_fails_at_once() {
+async fn a_strict_cluster_fails_a_call_without_an_owner() {
     let world = World::with(|config| config.strict = true).await;
     let gate = world.gate().await;
     let shard = world.config.sharding.hashed("x");
@@ -141,7 +144,7 @@ async fn where_the_cluster_is_strict_a_call_without_an_owner_fails_at_once() {
     assert_eq!(refused, Err(unclaimed));
     let nodes = world.nodes(&["a", "b"]).await;
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
-    // And so does one that meets a shard on its way.
+    // So does a call to a moving shard.
     let holder = world.holder_of(shard);
     let to = if holder == address("a") { "b" } else { "a" };
     let running = {
@@ -160,11 +163,11 @@ async fn where_the_cluster_is_strict_a_call_without_an_owner_fails_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_members_are_ever_dialled() {
+async fn only_members_are_called() {
     let world = World::new().await;
     let _nodes = world.nodes(&["a", "b"]).await;
-    let meddler = Meddler::new(&world, |_| Meddling::Nothing);
-    let gate = world.gate_with(GateOptions::default(), meddler.clone()).await;
+    let interferer = FaultyTransport::new(&world, |_| Interference::Nothing);
+    let gate = world.gate_with(GateOptions::default(), interferer.clone()).await;
     for id in ["evil:1/x", "127.0.0.1:22/x", "gate/x"] {
         let refused = gate.call(call(id, "add")).await;
         assert!(matches!(refused, Err(CallError::NodeGone { .. })), "{refused:?}");
@@ -173,12 +176,12 @@ async fn only_members_are_ever_dialled() {
         gate.call(call(&format!("counter-{id}"), "add")).await.unwrap();
     }
     let members = [address("a"), address("b")];
-    let dialled = meddler.dialled.lock().unwrap().clone();
+    let dialled = interferer.dialled.lock().unwrap().clone();
     assert!(dialled.len() == 100 && dialled.iter().all(|node| members.contains(node)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_id_or_names_no_shard_is_refused_at_once() {
+async fn an_invalid_id_or_shard_is_refused_at_once() {
     let world = World::new().await;
     let gate = world.gate().await;
     let refused = gate.call(call("shard#64/x", "add")).await;

@@ -1,4 +1,4 @@
-//! Clients that never stop, and never try again.
+//! Clients that call without pause and never retry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::world::{World, call};
 use crate::Gate;
 
-/// What became of all calls.
+/// The outcomes of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) answered: u64,
@@ -18,7 +18,7 @@ pub(super) struct Tally {
     pub(super) unknown: u64,
 }
 
-/// Clients at work.
+/// Running clients.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Tally>>,
@@ -28,7 +28,7 @@ const CLIENTS: u64 = 16;
 const IDS: u64 = 200;
 
 impl Load {
-    /// Adds to counters all over the cluster, from many clients at once.
+    /// Increments counters in the whole cluster, from many clients.
     pub(super) fn start(gate: &Arc<Gate>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let next = Arc::new(AtomicU64::new(0));
@@ -67,7 +67,7 @@ impl Load {
     }
 }
 
-/// No call failed, each is counted once, and no counter was in two places at once.
+/// Checks that no call failed, each is counted once, and no counter was active twice.
 pub(super) fn assert_nothing_failed(world: &World, tally: Tally) {
     assert_eq!((tally.not_executed, tally.unknown), (0, 0), "{tally:?}");
     assert!(tally.answered > 500, "{tally:?}");

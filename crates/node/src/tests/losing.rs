@@ -10,7 +10,7 @@ use super::world::*;
 use crate::NodeState;
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_killed_takes_nothing_along_that_was_acknowledged() {
+async fn a_killed_node_loses_no_acknowledged_call() {
     let world = World::new().await;
     let mut nodes = world.nodes(&["a", "b", "c"]).await;
     let gate = Arc::new(world.gate().await);
@@ -33,7 +33,7 @@ async fn a_node_that_is_killed_takes_nothing_along_that_was_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_keep_its_session_stops_before_others_begin() {
+async fn a_node_that_may_lose_its_session_stops_before_others_start() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let cut = &nodes[1];
@@ -48,17 +48,17 @@ async fn a_node_that_cannot_keep_its_session_stops_before_others_begin() {
         tokio::spawn(async move { service.answer(call).await })
     };
     cut.line.cut.store(true, Ordering::Relaxed);
-    // Two seconds before the session can end, it serves no more, and breaks off what runs.
+    // Two seconds before the session can end, it stops serving and cancels running calls.
     let broken = running.await.unwrap();
     assert_eq!(broken, Err(CallError::Unknown(UnknownWhy::NotServing)));
-    assert_eq!(world.holder_of(shard), address("b"), "no other node has begun yet");
+    assert_eq!(world.holder_of(shard), address("b"), "no other node has started yet");
     let refused = cut.node.service().answer(call(&id, "add")).await;
     assert_eq!(refused, Err(CallError::NotServing));
-    // The other takes over, and goes on where this one was.
+    // The other node takes over and continues.
     world.settle(1).await;
     let gate = world.gate().await;
     assert_eq!(gate.call(call(&id, "add")).await.unwrap(), "2");
-    // When it can, it comes back as another instance.
+    // When it can, it joins again as a new instance.
     cut.line.cut.store(false, Ordering::Relaxed);
     world.settle(2).await;
     let mut state = cut.node.state();
@@ -69,13 +69,13 @@ async fn a_node_that_cannot_keep_its_session_stops_before_others_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_session_lived_after_all_goes_on() {
+async fn a_node_whose_session_survived_serves_again() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let before = nodes[0].node.holder();
     let gate = world.gate().await;
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
-    // Signs of life come every two seconds; without them serving ends after eight.
+    // A keep-alive is sent every two seconds. Without them serving ends after eight.
     world.sleep_ms(1_900).await;
     nodes[0].line.cut.store(true, Ordering::Relaxed);
     let mut lapsed = false;
@@ -94,14 +94,14 @@ async fn a_node_whose_session_lived_after_all_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_comes_back_under_its_address_claims_again() {
+async fn a_node_that_restarts_at_its_address_claims_again() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let gate = world.gate().await;
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
     world.network.disconnect(&address("a"));
     drop(nodes);
-    // It waits until its former life is over.
+    // It waits until its earlier session has ended.
     let again = world.node("a").await;
     world.settle(1).await;
     assert_eq!(again.node.shards().len(), 64);

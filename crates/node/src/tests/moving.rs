@@ -11,7 +11,7 @@ use super::world::*;
 use crate::{NodeOptions, NodeState};
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_gets_its_share_and_no_call_fails() {
+async fn a_joining_node_gets_its_share_and_no_call_fails() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = Arc::new(world.gate().await);
@@ -27,13 +27,13 @@ async fn a_node_that_joins_gets_its_share_and_no_call_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_drains_hands_everything_over_and_no_call_fails() {
+async fn a_draining_node_hands_everything_over_and_no_call_fails() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b", "c"]).await;
     let gate = Arc::new(world.gate().await);
     let load = Load::start(&gate);
     world.sleep_ms(500).await;
-    // The first leads. Its leaving is not noticed by callers either.
+    // The first node leads. Callers do not notice that it leaves.
     let leader = world.watcher.view().live_leader().unwrap().address.clone();
     let leaving = nodes.iter().find(|process| *process.node.address() == leader).unwrap();
     leaving.node.drain().await;
@@ -45,16 +45,16 @@ async fn a_node_that_drains_hands_everything_over_and_no_call_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_come_and_go_one_after_the_other_and_no_call_fails() {
-    come_and_go(World::new().await).await;
+async fn nodes_join_and_leave_and_no_call_fails() {
+    join_and_leave(World::new().await).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_they_do_where_a_cluster_is_stored_as_existing_ones_are() {
-    come_and_go(World::of_text().await).await;
+async fn nodes_join_and_leave_in_the_text_format() {
+    join_and_leave(World::of_text().await).await;
 }
 
-async fn come_and_go(world: World) {
+async fn join_and_leave(world: World) {
     let first = world.nodes(&["a"]).await;
     let gate = Arc::new(world.gate().await);
     let load = Load::start(&gate);
@@ -68,7 +68,7 @@ async fn come_and_go(world: World) {
     world.settle(1).await;
     assert_eq!(third.node.shards().len(), 64);
     assert_nothing_failed(&world, load.stop().await);
-    // Whenever a counter came onto a node, it was with a higher fence.
+    // Each activation of a counter has a higher fence.
     let activations = world.rows.activations();
     assert!(activations.values().any(|fences| fences.len() >= 3));
     for (id, fences) in activations {
@@ -93,7 +93,7 @@ async fn an_operator_moves_a_shard_and_no_call_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_node_leaves_what_nobody_can_take() {
+async fn the_last_node_releases_its_shards() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     nodes[0].node.drain().await;
@@ -103,7 +103,7 @@ async fn the_last_node_leaves_what_nobody_can_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
+async fn a_draining_node_waits_a_limited_time_for_pinned_shards() {
     let world = World::with(|config| config.pin_policy = PinPolicy::Wait).await;
     let nodes = world.nodes(&["a", "b"]).await;
     let pinned = nodes[0].node.shards()[0];
@@ -111,11 +111,11 @@ async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
     let began = world.env.monotonic();
     nodes[0].node.drain().await;
     let took = world.env.monotonic() - began;
-    let patience = NodeOptions::default().drain_patience;
-    assert!(took >= patience, "{took:?}");
+    let timeout = NodeOptions::default().drain_timeout;
+    assert!(took >= timeout, "{took:?}");
     world.until(|view| view.members.len() == 1).await;
     assert_eq!(nodes[1].node.shards().len(), 63);
-    // It has no holder until its node is back.
+    // It has no holder until its node has restarted.
     let view = world.watcher.view();
     let info = view.map.info(pinned).unwrap();
     assert_eq!((info.current, info.target), (None, Some(&address("a"))));
@@ -125,7 +125,7 @@ async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_stays_after_all_is_served_on() {
+async fn a_shard_that_stays_is_served_again() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -147,13 +147,13 @@ async fn a_shard_that_stays_after_all_is_served_on() {
     assert!(!held.is_finished(), "the shard drains");
     world.watcher.move_shard(shard, &address("a")).await.unwrap();
     assert_eq!(held.await.unwrap().unwrap(), "1");
-    assert!(!running.is_finished(), "it did not have to end for that");
+    assert!(!running.is_finished(), "the running call need not end");
     assert!(running.await.unwrap().is_ok());
     assert_eq!(world.holder_of(shard), address("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_stays_after_all_is_not_lost_to_a_release_that_comes_late() {
+async fn a_shard_that_stays_is_not_lost_to_a_late_release() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -177,13 +177,13 @@ async fn a_shard_that_stays_after_all_is_not_lost_to_a_release_that_comes_late()
     assert!(!held.is_finished(), "{:?}", held.await);
     line.sticky.store(false, Ordering::Relaxed);
     assert_eq!(held.await.unwrap().unwrap(), "2");
-    assert_eq!(world.deliver(line).await, 0, "all of it comes too late");
+    assert_eq!(world.deliver(line).await, 0, "all of it arrives too late");
     assert_eq!(world.holder_of(shard), address("a"));
     assert_eq!(node.call(call(&id, "add")).await.unwrap(), "3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_a_node_lives_there_and_nowhere_else() {
+async fn an_object_of_a_node_lives_only_there() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = world.gate().await;
@@ -197,7 +197,7 @@ async fn an_object_of_a_node_lives_there_and_nowhere_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_load_is_evened_out_a_busy_node_gives_shards_away() {
+async fn a_busy_node_hands_over_shards_if_load_is_balanced() {
     let world = World::with(|config| {
         config.shard_mapping_check_interval_ms = 2_000;
         config.rebalance_shards_batch_size = Some(8);

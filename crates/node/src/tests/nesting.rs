@@ -8,7 +8,7 @@ use super::world::*;
 use crate::NodeState;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_through_objects_of_several_nodes() {
+async fn calls_nest_across_nodes() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = world.gate().await;
@@ -18,12 +18,12 @@ async fn a_call_goes_through_objects_of_several_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_comes_back_to_a_shard_does_not_keep_it_from_moving() {
+async fn a_chain_through_a_shard_does_not_block_its_move() {
     come_back(World::new().await).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_does_it_where_a_cluster_is_stored_as_existing_ones_are() {
+async fn a_chain_does_not_block_a_move_in_the_text_format() {
     come_back(World::of_text().await).await;
 }
 
@@ -34,7 +34,7 @@ async fn come_back(world: World) {
     let (moving, other) = (nodes[0].node.shards()[0], nodes[1].node.shards()[0]);
     let elsewhere = world.id_in(other);
     let (first, back) = (world.id_in(moving), format!("shard#{}/back", moving.as_raw()));
-    // From the first node to the second and back, while the first gives the shard away.
+    // From the first node to the second and back, while the first hands the shard over.
     let through = with_payload(&first, "through", format!("200 {elsewhere} {back}"));
     let calls = Arc::clone(&gate);
     let chain = tokio::spawn(async move { calls.call(through).await });
@@ -44,25 +44,27 @@ async fn come_back(world: World) {
     let at = world.env.monotonic();
     let held = gate.call(call(&first, "get")).await;
     assert_eq!(held.unwrap(), "0");
-    assert!(world.env.monotonic() > at, "it was held while the shard drained");
+    assert!(world.env.monotonic() > at, "the call was held while the shard drained");
     assert_eq!(chain.await.unwrap().unwrap(), "end");
     assert_eq!(world.holder_of(moving), address("b"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cycle_over_two_nodes_is_an_error_at_once() {
+async fn a_cycle_over_two_nodes_fails_at_once() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = world.gate().await;
     let at = |node: usize| world.id_in(nodes[node].node.shards()[0]);
     let cycle = with_payload(&at(0), "through", format!("0 {} {}", at(1), at(0)));
     let began = world.env.monotonic();
-    let Err(CallError::Refused(why)) = gate.call(cycle).await else { panic!("it came through") };
-    assert!(why.ends_with("the object waits for this very call"), "{why}");
+    let Err(CallError::Refused(why)) = gate.call(cycle).await else {
+        panic!("the cycle was answered")
+    };
+    assert!(why.ends_with("the call would wait for itself"), "{why}");
     assert!(world.env.monotonic() - began < Duration::from_secs(1));
 }
 
-/// Two calls go through two shards in opposite directions while both shards are given away.
+/// Two calls go through two shards in opposite directions while both shards are handed over.
 async fn cross(world: World, nodes: Vec<Process>, shards: [ShardId; 2], to: [&str; 2]) {
     world.watcher.set_frozen(true).await.unwrap();
     let gate = Arc::new(world.gate().await);
@@ -87,7 +89,7 @@ async fn cross(world: World, nodes: Vec<Process>, shards: [ShardId; 2], to: [&st
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_cross_on_a_node_that_gives_both_shards_away_do_not_wait_for_each_other() {
+async fn crossing_calls_on_a_draining_node_do_not_deadlock() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let shards = [nodes[0].node.shards()[0], nodes[0].node.shards()[1]];
@@ -95,7 +97,7 @@ async fn calls_that_cross_on_a_node_that_gives_both_shards_away_do_not_wait_for_
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_do_calls_that_cross_between_nodes_that_change_places() {
+async fn crossing_calls_between_swapped_shards_do_not_deadlock() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let shards = [nodes[0].node.shards()[0], nodes[1].node.shards()[0]];
@@ -103,7 +105,7 @@ async fn nor_do_calls_that_cross_between_nodes_that_change_places() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_do_calls_that_cross_between_nodes_that_both_leave() {
+async fn crossing_calls_between_leaving_nodes_do_not_deadlock() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = Arc::new(world.gate().await);
@@ -116,7 +118,7 @@ async fn nor_do_calls_that_cross_between_nodes_that_both_leave() {
         tokio::spawn(async move { gate.call(call).await })
     });
     world.sleep_ms(50).await;
-    // No node is left that could take a shard, so no shard has another target.
+    // No node is left to take a shard, so no shard has another target.
     let began = world.env.monotonic();
     tokio::join!(nodes[0].node.drain(), nodes[1].node.drain());
     for call in calls {
@@ -126,7 +128,7 @@ async fn nor_do_calls_that_cross_between_nodes_that_both_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_node_call_each_other_while_it_leaves() {
+async fn objects_of_a_leaving_node_call_each_other() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let gate = Arc::new(world.gate().await);

@@ -1,4 +1,4 @@
-//! Stores that take nothing, and answers that get lost.
+//! Stores that refuse commits, and lost answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,14 +9,14 @@ use shardwright_contracts::Env;
 use super::world::*;
 use crate::{Activity, Call, NodeOptions, NodeState};
 
-fn options(drain_patience: Duration) -> NodeOptions {
-    NodeOptions { drain_patience, ..NodeOptions::default() }
+fn options(drain_timeout: Duration) -> NodeOptions {
+    NodeOptions { drain_timeout, ..NodeOptions::default() }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_the_store_does_not_let_go_is_served_by_who_has_it() {
+async fn a_shard_whose_release_is_refused_is_served_by_its_holder() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -35,12 +35,12 @@ async fn a_shard_that_the_store_does_not_let_go_is_served_by_who_has_it() {
     }
     assert!(slowest < Duration::from_millis(300), "{slowest:?}");
     assert_eq!(world.holder_of(shard), address("a"));
-    // It is tried again now and then: six times until the pauses are as long as they get.
+    // The release is retried six times until the pauses reach their maximum.
     let notices = node.notices().borrow().clone();
     let tries: u64 =
         notices.after(0).filter(|one| one.activity == Activity::Release).map(|one| one.times).sum();
     assert!((6..=20).contains(&tries), "{tries}");
-    // When there is room again, it goes.
+    // When the store accepts commits again, the shard moves.
     line.full.store(false, Ordering::Relaxed);
     let began = world.env.monotonic();
     world.until(|view| view.readiness().is_ready()).await;
@@ -51,7 +51,7 @@ async fn a_shard_that_the_store_does_not_let_go_is_served_by_who_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_is_refused() {
+async fn a_shard_with_an_unknown_release_is_not_served() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_
     let id = world.id_in(shard);
     line.sticky.store(true, Ordering::Relaxed);
     world.watcher.move_shard(shard, &address("b")).await.unwrap();
-    // All tries of one release are over.
+    // All attempts of one release have ended.
     let mut notices = node.notices();
     let noticed =
         notices.wait_for(|notices| notices.after(0).any(|one| one.activity == Activity::Release));
@@ -72,7 +72,7 @@ async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_
     };
     world.sleep_ms(1_500).await;
     assert!(!held.is_finished(), "{:?}", held.await);
-    // One of those that were on their way comes, and the other node has the shard.
+    // One of the commits in flight arrives, and the other node claims the shard.
     assert_eq!(world.deliver(line).await, 1);
     world.until(|view| view.readiness().is_ready()).await;
     assert_eq!(world.holder_of(shard), address("b"));
@@ -81,7 +81,7 @@ async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_store_takes_nothing_leaves_when_its_patience_is_over() {
+async fn a_node_whose_releases_are_refused_leaves_at_its_timeout() {
     let world = World::new().await;
     let network = Arc::clone(&world.network) as _;
     let leaving = world.node_with("a", options(5 * SECOND), network).await;
@@ -106,7 +106,7 @@ async fn a_node_whose_store_takes_nothing_leaves_when_its_patience_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_nobody_follows_has_its_patience_with_a_store_that_takes_nothing() {
+async fn the_last_node_waits_for_a_store_that_refuses_releases() {
     let world = World::new().await;
     let network = Arc::clone(&world.network) as _;
     let only = world.node_with("a", options(5 * SECOND), network).await;
@@ -123,7 +123,7 @@ async fn a_node_that_nobody_follows_has_its_patience_with_a_store_that_takes_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_released_is_tried_again_while_a_node_waits_for_a_call() {
+async fn releases_are_retried_while_a_node_waits_for_a_call() {
     let world = World::new().await;
     let network = Arc::clone(&world.network) as _;
     let Process { node, line } = world.node_with("a", options(2 * SECOND), network).await;
@@ -137,18 +137,18 @@ async fn what_could_not_be_released_is_tried_again_while_a_node_waits_for_a_call
     line.full.store(true, Ordering::Relaxed);
     let mut drained = std::pin::pin!(node.drain());
     assert!(futures_util::poll!(drained.as_mut()).is_pending());
-    // Its patience is over by then, and what it tried was in vain.
+    // Its timeout is over by then, and its releases have failed.
     world.sleep_ms(5_000).await;
     line.full.store(false, Ordering::Relaxed);
     world.sleep_ms(1_000).await;
-    assert_eq!(node.shards().len(), 1, "there is room again");
+    assert_eq!(node.shards().len(), 1, "the store accepts commits again");
     assert!(!running.is_finished());
     assert_eq!(drained.await, NodeState::Left);
     assert!(running.await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_loses_its_place_while_it_drains_says_that_it_handed_nothing_over() {
+async fn a_node_whose_session_ends_while_it_drains_reports_gone() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let Process { node, line } = &nodes[0];
@@ -160,7 +160,7 @@ async fn a_node_that_loses_its_place_while_it_drains_says_that_it_handed_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_answer_gets_lost_holds_up_no_other() {
+async fn a_release_with_a_lost_answer_does_not_delay_others() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let Process { node, line } = &nodes[0];
@@ -180,7 +180,7 @@ async fn a_release_whose_answer_gets_lost_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_answer_gets_lost_holds_up_no_other() {
+async fn a_claim_with_a_lost_answer_does_not_delay_others() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let Process { node, line } = &nodes[1];
@@ -200,11 +200,11 @@ async fn a_claim_whose_answer_gets_lost_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pin_fails_no_call_where_its_text_raises_the_fence_and_nothing_is_held() {
+async fn a_pin_in_the_text_format_fails_no_call() {
     let world = World::of_text_with(|config| config.strict = true).await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
-    // It knows of its own pins before the nodes do.
+    // It sees its own pins before the nodes do.
     let gate = {
         let network = Arc::clone(&world.network) as _;
         let options = crate::GateOptions::default();

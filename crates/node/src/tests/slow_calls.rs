@@ -1,4 +1,4 @@
-//! Calls that take long, in shards that are to go elsewhere.
+//! Long calls in shards that are to move.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::{Call, Gate, NodeOptions, NodeState};
 
 type SharedGate = Arc<Gate>;
 
-/// No call is held for longer than this at a time, and then it has to be answered.
+/// No call is held for longer than this at a time.
 const HELD_MAX: Duration = Duration::from_millis(1_100);
 
-/// A call to an object of a shard that takes so long.
+/// A call to an object of a shard that takes this long.
 fn begin_slow(gate: &SharedGate, shard: ShardId, millis: u64) -> JoinHandle<Answer> {
     let slow = with_payload(&format!("shard#{}/slow", shard.as_raw()), "wait", millis.to_string());
     let slow = Call { timeout: Duration::from_millis(millis + 5_000), ..slow };
@@ -24,8 +24,8 @@ fn begin_slow(gate: &SharedGate, shard: ShardId, millis: u64) -> JoinHandle<Answ
     tokio::spawn(async move { gate.call(slow).await })
 }
 
-/// Calls other objects of the shard, one after the other, until something is over; returns how long
-/// the slowest took. None may fail.
+/// Calls other objects of the shard in sequence until `over`. Returns the longest time of a call.
+/// None may fail.
 async fn call_others(
     world: &World,
     gate: &SharedGate,
@@ -46,7 +46,7 @@ async fn call_others(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_long_fails_no_other_while_its_shard_is_to_move() {
+async fn a_long_call_fails_no_other_while_its_shard_moves() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -65,14 +65,13 @@ async fn a_call_that_takes_long_fails_no_other_while_its_shard_is_to_move() {
     let (moved_at, slowest) = tokio::join!(until_moved, call_others(&world, &gate, shard, &over));
     assert!(slowest < HELD_MAX, "{slowest:?}");
     assert!(slow.await.unwrap().is_ok());
-    // It went at the next try after the call had ended.
+    // The shard moved at the next attempt after the call had ended.
     let took = moved_at - began;
     assert!(took > Duration::from_secs(9) && took < Duration::from_secs(16), "{took:?}");
     assert_eq!(world.holder_of(shard), address("b"));
 }
 
-/// Clients whose calls to a shard take so long each and overlap, until something is over. None may
-/// fail.
+/// Clients with overlapping calls of this length to a shard, until `over`. None may fail.
 async fn keep_busy(
     world: &World,
     gate: &SharedGate,
@@ -98,7 +97,7 @@ async fn keep_busy(
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
-/// How long a shard takes to move in which calls of so many milliseconds run all the time.
+/// The time that a shard takes to move while calls of this many milliseconds run all the time.
 async fn time_to_move(millis: u64, timeout: Duration) -> Duration {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
@@ -119,20 +118,20 @@ async fn time_to_move(millis: u64, timeout: Duration) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_in_which_calls_of_less_than_a_second_run_all_the_time_goes_soon_and_none_fails() {
+async fn a_shard_with_constant_short_calls_moves_soon() {
     let took = time_to_move(900, TWO_SECONDS).await;
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_in_which_longer_calls_run_all_the_time_goes_at_last_and_none_fails() {
+async fn a_shard_with_constant_long_calls_moves_eventually() {
     let took = time_to_move(3_000, LONG).await;
     let force = Duration::from_millis(HandoverTimeouts::default().force_ms);
     assert!(took >= force && took < force + Duration::from_secs(4), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_leaves_has_less_patience_with_such_calls() {
+async fn a_leaving_node_has_shorter_handover_timeouts() {
     let world = World::new().await;
     let (leaving, _staying) = (world.node("a").await, world.node("b").await);
     world.settle(2).await;
@@ -152,10 +151,10 @@ async fn a_node_that_leaves_has_less_patience_with_such_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_leaves_waits_for_a_slow_call_when_its_patience_is_over_and_not_before() {
+async fn a_leaving_node_waits_for_a_slow_call_after_its_timeout() {
     let world = World::new().await;
     let second = Duration::from_secs(1);
-    let options = NodeOptions { drain_patience: 5 * second, ..NodeOptions::default() };
+    let options = NodeOptions { drain_timeout: 5 * second, ..NodeOptions::default() };
     let leaving = world.node_with("a", options, Arc::clone(&world.network) as _).await;
     let _staying = world.node("b").await;
     world.settle(2).await;
@@ -165,23 +164,22 @@ async fn a_node_that_leaves_waits_for_a_slow_call_when_its_patience_is_over_and_
     world.sleep_ms(50).await;
     let over = AtomicBool::new(false);
     let began = world.env.monotonic();
-    let patience = async {
+    let draining = async {
         world.sleep_ms(4_500).await;
         over.store(true, Ordering::Relaxed);
     };
-    let calls = async { tokio::join!(patience, call_others(&world, &gate, shard, &over)).1 };
+    let calls = async { tokio::join!(draining, call_others(&world, &gate, shard, &over)).1 };
     let (ended, slowest) = tokio::join!(leaving.node.drain(), calls);
     assert_eq!(ended, NodeState::Left);
     assert!(slowest < HELD_MAX, "{slowest:?}");
-    // A call would be held for longer than it has time by now, and be late; no caller waits in vain
-    // for more than that.
+    // By now a call would be held beyond its timeout. No caller waits longer than that.
     let took = world.env.monotonic() - began;
     assert!(took > 9 * second && took < 11 * second, "{took:?}");
     assert!(slow.await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_of_calls_that_were_held_for_one_object_are_all_served_after_a_move() {
+async fn thousands_of_held_calls_are_served_after_a_move() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -199,7 +197,7 @@ async fn thousands_of_calls_that_were_held_for_one_object_are_all_served_after_a
         })
         .collect();
     world.sleep_ms(10).await;
-    assert!(calls.iter().all(|call| !call.is_finished()), "they are held");
+    assert!(calls.iter().all(|call| !call.is_finished()), "all are held");
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap(), "0");
     }

@@ -18,26 +18,26 @@ use crate::{
     Transport,
 };
 
-/// What a process sees of the store: everything, or nothing while its line is cut.
+/// The connection of a process to the store, with faults.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) cut: AtomicBool,
-    /// Whether the store has no room, and takes no commits.
+    /// Whether the store is full and refuses commits.
     pub(super) full: AtomicBool,
-    /// Whether commits get stuck on their way, without an answer.
+    /// Whether commits get stuck in flight, without an answer.
     pub(super) sticky: AtomicBool,
-    /// The same for those that write a key which ends so.
+    /// The same for commits that write a key with this suffix.
     pub(super) sticky_key: Mutex<Option<String>>,
     stuck: Mutex<Vec<Commit>>,
 }
 
 impl Line {
-    /// How many commits are stuck.
+    /// The number of stuck commits.
     pub(super) fn stuck(&self) -> usize {
         self.stuck.lock().unwrap().len()
     }
 
-    /// From now on, what is written of a shard gets stuck.
+    /// Makes writes of a shard get stuck.
     pub(super) fn stick(&self, shard: ShardId) {
         *self.sticky_key.lock().unwrap() = Some(format!("/claim/{:016x}", shard.as_raw()));
     }
@@ -75,7 +75,7 @@ impl SessionClock for Clock {
     }
 }
 
-/// A cluster, and what is around it.
+/// A cluster and its environment.
 pub(super) struct World {
     pub(super) env: PausedEnv,
     pub(super) rows: Arc<Rows>,
@@ -83,11 +83,11 @@ pub(super) struct World {
     pub(super) network: Arc<LocalNetwork>,
     store: MemoryStore,
     layout: Layout,
-    /// Looks on, and takes part in nothing.
+    /// Observes the cluster without joining it.
     pub(super) watcher: Cluster,
 }
 
-/// A node, and its line to the store.
+/// A node and its connection to the store.
 pub(super) struct Process {
     pub(super) node: Node,
     pub(super) line: Arc<Line>,
@@ -100,7 +100,7 @@ impl World {
         Self::with(|_| {}).await
     }
 
-    /// The same, stored in the text of existing clusters.
+    /// The same, stored in the text format.
     pub(super) async fn of_text() -> Self {
         Self::of_text_with(|_| {}).await
     }
@@ -175,7 +175,7 @@ impl World {
         Gate::open(cluster, address("gate"), transport, options).await.unwrap()
     }
 
-    /// Waits until so many nodes have everything, and each its share.
+    /// Waits until this many nodes hold all shards, each its share.
     pub(super) async fn settle(&self, nodes: usize) {
         self.until(|view| {
             let ready = view.members.len() == nodes && view.readiness().is_ready();
@@ -187,12 +187,12 @@ impl World {
         .await;
     }
 
-    /// Waits until every shard is where it should be.
+    /// Waits until every shard is at its target.
     pub(super) async fn ready(&self) {
         self.watcher.wait_until_ready(Duration::from_secs(300)).await.unwrap();
     }
 
-    /// Waits until the cluster is in some state.
+    /// Waits until the cluster is in a state.
     pub(super) async fn until(&self, mut is: impl FnMut(&ClusterView) -> bool) {
         let mut changes = self.watcher.changes();
         let reached = changes.wait_for(|view| is(view));
@@ -201,18 +201,18 @@ impl World {
         assert!(reached.is_ok(), "{:?}", self.watcher.status());
     }
 
-    /// Who holds a shard.
+    /// The holder of a shard.
     pub(super) fn holder_of(&self, shard: ShardId) -> NodeAddress {
         let view = self.watcher.view();
         view.map.info(shard).unwrap().current.unwrap().address.clone()
     }
 
-    /// An id in a shard.
+    /// An object id in a shard.
     pub(super) fn id_in(&self, shard: ShardId) -> String {
         object_id_for_shard(self.config.sharding, shard, "counter").unwrap()
     }
 
-    /// What was stuck on a line arrives. Returns how much of it is applied.
+    /// Delivers the stuck commits of a connection. Returns how many are applied.
     pub(super) async fn deliver(&self, line: &Line) -> usize {
         let stuck = std::mem::take(&mut *line.stuck.lock().unwrap());
         let mut applied = 0;

@@ -16,14 +16,14 @@ use super::message;
 use crate::call::Call;
 use crate::transport::{BoxFuture, ShardLoad, Transport};
 
-/// How connections to nodes are kept.
+/// Options of connections to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrpcOptions {
-    /// How long making a connection may take.
+    /// The timeout of connecting.
     pub connect_timeout: Duration,
-    /// How often the other side is asked whether it is still there.
+    /// The interval of keep-alive pings.
     pub keep_alive_interval: Duration,
-    /// How long it may take to say so.
+    /// The timeout of a ping.
     pub keep_alive_timeout: Duration,
 }
 
@@ -37,8 +37,9 @@ impl Default for GrpcOptions {
     }
 }
 
-/// Calls over gRPC, with one connection to each node, made when it is first needed and again when
-/// it broke. It goes when its node is no member any more, so it is for one cluster.
+/// Calls over gRPC. It has one connection to each node, opened on first use and reopened after a
+/// failure. A connection is closed when its node is no longer a member, so a transport serves one
+/// cluster.
 #[derive(Debug, Default)]
 pub struct GrpcTransport {
     options: GrpcOptions,
@@ -111,18 +112,18 @@ impl Transport for GrpcTransport {
 
     fn keep_only(&self, is_member: &dyn Fn(&NodeAddress) -> bool) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        // Calls that are under way have their connection for themselves, too.
+        // Running calls keep their connection open.
         connections.retain(|node, _| is_member(node));
     }
 }
 
-/// What a status says of a call: the node's own word, or what is known without it.
+/// The error of a status: the node's own, or what is known without it.
 fn meaning(node: &NodeAddress, status: &Status) -> CallError {
     if let Some(error) = error_of_status(status) {
         return error;
     }
     if let Some(error) = cause::<ConnectError>(status) {
-        // There was nothing to send it over.
+        // There was no connection, so nothing was sent.
         return unreachable_node(node, error);
     }
     let late = cause::<TimeoutExpired>(status).is_some() || status.code() == Code::DeadlineExceeded;
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_to_those_who_are_no_members_go() {
+    async fn connections_to_former_members_are_closed() {
         let transport = GrpcTransport::default();
         let nodes: Vec<_> =
             (1..=3).map(|port| NodeAddress::parse(&format!("127.0.0.1:{port}")).unwrap()).collect();
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_time_can_be_given() {
+    async fn any_timeout_is_accepted() {
         let transport = GrpcTransport::default();
         let absent = NodeAddress::parse("127.0.0.1:1").unwrap();
         let id = shardwright_placement::ObjectId::parse("x").unwrap();
@@ -180,19 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_says_is_believed() {
+    fn the_error_of_the_node_is_returned() {
         for error in [CallError::NotServing, CallError::Panicked, CallError::Late] {
             assert_eq!(of(&status_of_error(&error)), error);
         }
     }
 
     #[test]
-    fn only_a_connection_that_was_never_made_carried_nothing() {
+    fn only_a_failed_connection_proves_that_nothing_was_sent() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         assert!(matches!(of(&status), CallError::Unreachable { .. }));
         for status in [
-            Status::unavailable("error trying to connect, says a proxy"),
+            Status::unavailable("error trying to connect, from a proxy"),
             Status::internal("h2 protocol error: http2 error"),
             Status::cancelled("operation was canceled"),
             Status::unimplemented("what?"),

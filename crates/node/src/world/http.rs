@@ -1,8 +1,8 @@
 //! Calls over plain HTTP: `POST /call/{type}/{object}/{method}` with the payload as body. The
-//! answer's body is the object's answer; an error is a small JSON object.
+//! response body is the object's answer. An error is a small JSON object.
 //!
-//! The header `timeout-ms` says how much time there is, 30 seconds unless it is there. In a path,
-//! `/` and `#` of an object's id are written `%2F` and `%23`.
+//! The header `timeout-ms` sets the timeout, 30 seconds by default. In a path, `/` and `#` of an
+//! object's id are encoded as `%2F` and `%23`.
 
 use std::future::Future;
 use std::io;
@@ -27,7 +27,7 @@ use crate::transport::CallService;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("timeout-ms");
 
-/// Answers clients over HTTP until `stop` is ready, and finishes the calls under way.
+/// Serves clients over HTTP until `stop` is ready, and finishes running calls.
 pub async fn serve_http(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -44,10 +44,10 @@ fn http_routes(service: Arc<dyn CallService>) -> Router {
         .with_state(service)
 }
 
-/// Why a call was not answered, for programs that read JSON.
+/// The JSON form of a call's error.
 #[derive(Serialize)]
 struct Problem {
-    /// One of our own codes, one per error, or `INVALID_REQUEST`.
+    /// The code of the error, or `INVALID_REQUEST`.
     code: &'static str,
     message: String,
     /// Whether the call was executed: `no`, `yes` or `unknown`.
@@ -95,7 +95,7 @@ fn time_for(headers: &HeaderMap) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis).min(MAX_TIMEOUT))
 }
 
-/// A body that was not read to its end: how long it is, only its sender may know.
+/// The error for a body that was not read to its end. Only its header may give its length.
 fn too_large(headers: &HeaderMap) -> CallError {
     let limit = MAX_PAYLOAD_SIZE as u64;
     let stated = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
@@ -103,7 +103,7 @@ fn too_large(headers: &HeaderMap) -> CallError {
     CallError::TooLarge { size, limit }
 }
 
-/// What is no call at all.
+/// The response to a request that is no call.
 fn malformed(message: String) -> Response {
     let code = "INVALID_REQUEST";
     let problem = Problem { code, message, executed: "no", retry_after_ms: None };

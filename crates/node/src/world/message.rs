@@ -1,4 +1,4 @@
-//! Calls as messages, and back. What comes from outside is parsed here, once.
+//! Calls as messages, and back. Input from outside is parsed here, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::call::{Chain, ObjectKey};
 use crate::transport::ShardLoad;
 
-/// The message for a call.
+/// Encodes a call.
 pub(super) fn to_node(call: Call) -> node::CallRequest {
     let link = |key: &ObjectKey| node::Link {
         object_type: key.object_type.as_ref().to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn to_node(call: Call) -> node::CallRequest {
     }
 }
 
-/// The call that came to a node.
+/// Decodes a call at a node.
 pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result<Call, CallError> {
     if message.chain.len() > MAX_CHAIN_LENGTH {
         return Err(CallError::ChainTooLong { limit: MAX_CHAIN_LENGTH as u64 });
@@ -47,7 +47,7 @@ pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result
     })
 }
 
-/// The call that a client made at a gate. A client has no chain: it is no object.
+/// Decodes a call of a client at a gate. A client is no object, so its call has no chain.
 pub(super) fn from_client(
     message: gate::CallRequest,
     timeout: Duration,
@@ -56,13 +56,13 @@ pub(super) fn from_client(
     Ok(Call::new(key(object_type, &object)?, method, payload, timeout))
 }
 
-/// The message for what shards bear.
+/// Encodes the loads of shards.
 pub(super) fn to_loads(loads: Vec<ShardLoad>) -> node::LoadsResponse {
     let (shards, loads) = loads.into_iter().map(|one| (one.shard.as_raw(), one.load)).unzip();
     node::LoadsResponse { shards, loads }
 }
 
-/// What the shards of a node bear.
+/// Decodes the loads of a node's shards.
 pub(super) fn from_loads(message: node::LoadsResponse) -> Vec<ShardLoad> {
     let pairs = message.shards.into_iter().zip(message.loads);
     pairs.map(|(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load }).collect()
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_comes_over_the_wire_as_it_was() {
+    fn calls_round_trip() {
         let named = |id: &str| key("Counter".to_owned(), id).unwrap();
         let timeout = Duration::from_secs(2);
         let call = Call {
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn loads_come_over_the_wire_as_they_were() {
+    fn loads_round_trip() {
         let of = |(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load };
         let loads = vec![of((3, 70)), of((9, 0))];
         assert_eq!(from_loads(to_loads(loads.clone())), loads);
     }
 
     #[test]
-    fn what_is_no_id_is_no_call() {
+    fn a_call_with_an_invalid_id_is_refused() {
         let message = gate::CallRequest { object: "shard#x/y".to_owned(), ..Default::default() };
         let refused = from_client(message, Duration::ZERO);
         assert!(matches!(refused, Err(CallError::InvalidId(_))));

@@ -15,16 +15,17 @@ use tonic::{Request, Response, Status};
 use super::{message, timeout};
 use crate::transport::CallService;
 
-/// Calls that may be under way on one connection: a gate has one to each node, and holds many.
+/// The largest number of concurrent calls on one connection: a gate has one to each node, and holds
+/// many calls.
 const STREAMS_MAX: u32 = 100_000;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The server could not go on.
+/// The server failed.
 #[derive(Debug, thiserror::Error)]
 #[error("calls cannot be received")]
 pub struct ServeError(#[from] tonic::transport::Error);
 
-/// Receives calls of gates and other nodes until `stop` is ready, and finishes those under way.
+/// Serves calls of gates and other nodes until `stop` is ready, and finishes running calls.
 pub async fn serve_node(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -38,7 +39,7 @@ pub async fn serve_node(
     Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
 }
 
-/// Receives calls of clients until `stop` is ready, and finishes those under way.
+/// Serves calls of clients until `stop` is ready, and finishes running calls.
 pub async fn serve_gate(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -108,7 +109,7 @@ impl gate::gate_server::Gate for Clients {
     }
 }
 
-/// Waits for SIGTERM or SIGINT. A node is drained then.
+/// Waits for SIGTERM or SIGINT. Drain the node then.
 pub async fn terminated() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,18 +1,17 @@
-//! How much time a request has, as gRPC writes it.
+//! The timeout of a request in gRPC's format.
 
 use std::time::Duration;
 
 use shardwright_api::limits::MAX_TIMEOUT;
 use tonic::metadata::MetadataMap;
 
-/// How much time a request has whose sender does not say.
+/// The default timeout of a request.
 pub(super) const DEFAULT: Duration = Duration::from_secs(30);
 
-/// How long the answer takes to come back, at most: an answer that is sent at the last moment is
-/// not heard any more.
+/// The time for the way back of an answer. A later answer would miss the caller's deadline.
 const WAY_BACK: Duration = Duration::from_millis(20);
 
-/// How much time there is to answer a request.
+/// The time to answer a request.
 pub(super) fn of(metadata: &MetadataMap) -> Duration {
     let written = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
     match written.and_then(parse) {
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_is_read_and_nonsense_is_not() {
+    fn every_unit_is_parsed_and_other_text_is_refused() {
         assert_eq!(parse("2H"), Some(Duration::from_secs(7_200)));
         assert_eq!(parse("3M"), Some(Duration::from_secs(180)));
         assert_eq!(parse("10S"), Some(Duration::from_secs(10)));
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_time_for_the_way_back() {
+    fn a_timeout_leaves_time_for_the_way_back() {
         let with = |text: &'static str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());

@@ -1,18 +1,18 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_to_a_shard_that_drains_is_held_until_the_shard_is_gone() {
+async fn a_call_to_a_draining_shard_is_held_until_the_shard_is_gone() {
     let world = world(HostOptions::default());
     world.slot().set_admitting(false);
     let held = world.begin(call("shard#5/x", "count")).await;
     assert!(!held.is_finished());
-    world.slot().give_up();
+    world.slot().drop_claim();
     let moved = CallError::NotOwner { shard: Some(shard()), fence: fence(7) };
     assert_eq!(held.await.unwrap(), Err(moved));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_to_a_shard_that_stays_after_all_is_served() {
+async fn a_held_call_is_served_if_the_shard_stays() {
     let world = world(HostOptions::default());
     world.slot().set_admitting(false);
     let held = world.begin(call("shard#5/x", "count")).await;
@@ -21,14 +21,14 @@ async fn a_call_to_a_shard_that_stays_after_all_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_held_for_as_long_as_they_have_time() {
+async fn calls_are_held_until_their_timeout() {
     let world = world(HostOptions::default());
     world.slot().set_admitting(false);
     assert_eq!(world.call("shard#5/x", "count").await, Err(CallError::Late));
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_cluster_is_strict_no_call_is_held() {
+async fn a_strict_cluster_holds_no_call() {
     let world = world(HostOptions { strict: true, ..HostOptions::default() });
     world.slot().set_admitting(false);
     let refused = CallError::NotOwner { shard: Some(shard()), fence: fence(7) };
@@ -36,7 +36,7 @@ async fn where_the_cluster_is_strict_no_call_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_calls_are_held_and_no_more() {
+async fn the_number_of_held_calls_is_limited() {
     let world = world(HostOptions::default());
     world.slot().set_admitting(false);
     let one = world.begin(call("shard#5/x", "count")).await;
@@ -48,7 +48,7 @@ async fn so_many_calls_are_held_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_part_of_a_running_one_is_let_into_a_draining_shard() {
+async fn a_nested_call_is_admitted_to_a_draining_shard() {
     let world = world(HostOptions::default());
     let nested = Call { payload: "shard#5/y count".into(), ..call("shard#5/x", "nest") };
     let outer = world.begin(nested).await;
@@ -62,7 +62,7 @@ async fn a_call_that_is_part_of_a_running_one_is_let_into_a_draining_shard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_is_one_between_objects_of_the_node_itself() {
+async fn a_nested_call_is_admitted_to_a_draining_node() {
     let world = world(HostOptions::default());
     let nested = Call { payload: "a:1/y count".into(), ..call("a:1/x", "nest") };
     let outer = world.begin(nested).await;
@@ -70,21 +70,21 @@ async fn so_is_one_between_objects_of_the_node_itself() {
     let stranger = world.begin(call("a:1/z", "count")).await;
     world.probe.gate.add_permits(1);
     assert_eq!(outer.await.unwrap().unwrap(), "1");
-    assert!(!stranger.is_finished(), "it is part of nothing that runs");
+    assert!(!stranger.is_finished(), "the call is not nested in a running one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_comes_back_to_its_own_object_is_an_error_at_once() {
+async fn a_cyclic_call_fails_at_once() {
     let world = world(HostOptions::default());
     world.probe.gate.add_permits(2);
     let cycle = Call { payload: "shard#5/x count".into(), ..call("shard#5/x", "nest") };
     let refused = world.host.serve(cycle).await;
-    let why = "a call of the object failed: the object waits for this very call";
+    let why = "a call of the object failed: the call would wait for itself";
     assert_eq!(refused, Err(CallError::Refused(why.to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transition_waits_for_running_calls_and_calls_for_the_transition() {
+async fn transitions_and_calls_wait_for_each_other() {
     let world = world(HostOptions::default());
     let running = world.begin(call("shard#5/x", "block")).await;
     {
@@ -96,14 +96,14 @@ async fn a_transition_waits_for_running_calls_and_calls_for_the_transition() {
     let transition = world.host.locks().acquire_write(shard()).await.unwrap();
     let early = world.begin(call("shard#5/x", "count")).await;
     assert!(!early.is_finished());
-    // What the transition changed is what the call finds.
-    world.slot().give_up();
+    // The call sees the change of the transition.
+    world.slot().drop_claim();
     drop(transition);
     assert!(matches!(early.await.unwrap(), Err(CallError::NotOwner { .. })));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_transition_waits_in_the_queue() {
+async fn a_call_that_waits_for_a_transition_takes_a_queue_slot() {
     let world = world(HostOptions::default());
     let transition = world.host.locks().acquire_write(shard()).await.unwrap();
     let one = world.begin(call("shard#5/x", "count")).await;

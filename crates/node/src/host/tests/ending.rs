@@ -19,28 +19,28 @@ async fn nothing_is_acknowledged_once_the_session_may_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_in_a_shard_that_was_lost_meanwhile_is_not_acknowledged() {
+async fn a_call_in_a_shard_lost_meanwhile_is_not_acknowledged() {
     let world = world(HostOptions::default());
     let running = world.begin(call("shard#5/x", "block")).await;
-    world.slot().give_up();
+    world.slot().drop_claim();
     world.probe.gate.add_permits(1);
     assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_broken_off_and_what_waits_was_not_executed() {
+async fn running_calls_are_cancelled_and_waiting_ones_not_executed() {
     let world = world(HostOptions::default());
     let running = world.begin(call("shard#5/x", "block")).await;
     let waiting = world.begin(call("shard#5/x", "count")).await;
-    world.host.serving().break_off();
+    world.host.serving().cancel_calls();
     assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
     assert_eq!(waiting.await.unwrap(), Err(CallError::NotServing));
-    // If the session had lived all along, the node serves on; the broken object is another one.
+    // If the session was alive all along, the node serves again, with a new object.
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_life_leaves_nothing_behind() {
+async fn the_end_of_a_session_leaves_nothing_behind() {
     let world = world(HostOptions::default());
     world.call("shard#5/x", "count").await.unwrap();
     world.call("a:1/status", "count").await.unwrap();
@@ -48,16 +48,17 @@ async fn the_end_of_a_life_leaves_nothing_behind() {
     world.host.end().await;
     assert!(running.await.unwrap().is_err());
     assert!(matches!(world.call("shard#5/x", "count").await, Err(CallError::NotOwner { .. })));
-    let sleeps = world.log().into_iter().filter(|line| line.starts_with("sleeps")).count();
-    assert_eq!(sleeps, 2, "the object that was broken off does not take leave");
+    let deactivated =
+        world.log().into_iter().filter(|line| line.starts_with("is inactive")).count();
+    assert_eq!(deactivated, 2, "the object of the cancelled call is not deactivated");
     assert_eq!(
         world.slot().handover(),
         Handover { admitting: false, calls: 0, objects: 0, in_doubt: false }
     );
 }
 
-/// A host with so many objects in its shard, which take leave in some way.
-async fn crowded(objects: u64, leaving: Mood) -> World {
+/// A host with this many objects in its shard, which are deactivated in some way.
+async fn crowded(objects: u64, leaving: Behaviour) -> World {
     let world = world(HostOptions::default());
     for number in 0..objects {
         world.call(&format!("shard#5/{number}"), "count").await.unwrap();
@@ -67,8 +68,8 @@ async fn crowded(objects: u64, leaving: Mood) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_do_not_go_hold_their_shard_only_so_long_however_many_they_are() {
-    let world = crowded(1_000, Mood::Hangs).await;
+async fn hanging_deactivations_hold_their_shard_for_a_limited_time() {
+    let world = crowded(1_000, Behaviour::Hangs).await;
     let began = tokio::time::Instant::now();
     let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     let took = began.elapsed();
@@ -76,47 +77,47 @@ async fn objects_that_do_not_go_hold_their_shard_only_so_long_however_many_they_
     assert!(took >= limit && took < limit + SECOND, "{took:?}");
     assert_eq!(dropped, 1_000);
     assert_eq!(world.host.objects(shard()), Ok(0));
-    *world.probe.leaving.lock().unwrap() = Mood::Well;
+    *world.probe.leaving.lock().unwrap() = Behaviour::Well;
     assert_eq!(world.call("shard#5/7", "count").await.unwrap(), "1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_whose_code_panics_when_they_go_are_gone_all_the_same() {
-    let world = crowded(100, Mood::Panics).await;
+async fn objects_whose_deactivation_panics_are_dropped() {
+    let world = crowded(100, Behaviour::Panics).await;
     let began = tokio::time::Instant::now();
     let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     assert!(began.elapsed() < SECOND);
     assert_eq!((dropped, world.host.objects(shard())), (100, Ok(0)));
 }
 
-fn asleep(world: &World) -> usize {
-    world.log().iter().filter(|line| line.starts_with("sleeps")).count()
+fn deactivated(world: &World) -> usize {
+    world.log().iter().filter(|line| line.starts_with("is inactive")).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_go_one_after_the_other_all_have_the_time_that_each_may_take() {
-    // Together they take far longer than one of them may.
-    let world = crowded(8_000, Mood::Slow(50)).await;
+async fn each_deactivation_has_its_full_timeout() {
+    // Together they take far longer than the timeout of one.
+    let world = crowded(8_000, Behaviour::Slow(50)).await;
     let began = tokio::time::Instant::now();
     let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     assert!(began.elapsed() > HostOptions::default().deactivation_max);
-    assert_eq!((dropped, asleep(&world)), (0, 8_000));
+    assert_eq!((dropped, deactivated(&world)), (0, 8_000));
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_go_slowly_hold_their_shard_only_so_long_all_the_same() {
-    let world = crowded(2_000, Mood::Slow(4_000)).await;
+async fn slow_deactivations_hold_their_shard_for_a_limited_time() {
+    let world = crowded(2_000, Behaviour::Slow(4_000)).await;
     let began = tokio::time::Instant::now();
     let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     let (took, latest) = (began.elapsed(), 12 * HostOptions::default().deactivation_max);
     assert!(took <= latest + SECOND, "{took:?}");
-    // Fifteen times sixty-four had gone by then.
-    assert_eq!((dropped, asleep(&world)), (2_000 - 960, 960));
+    // Fifteen times sixty-four were done by then.
+    assert_eq!((dropped, deactivated(&world)), (2_000 - 960, 960));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_life_has_ended_before_its_objects_have_taken_leave() {
-    let world = crowded(3, Mood::Hangs).await;
+async fn a_session_ends_before_its_objects_are_deactivated() {
+    let world = crowded(3, Behaviour::Hangs).await;
     let running = world.begin(call("shard#5/busy", "block")).await;
     let leaving = world.host.end();
     assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
