@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The arguments of the command line.
 
 pub(crate) mod cluster;
 pub(crate) mod demo;
@@ -17,17 +17,22 @@ use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArgumen
 use self::demo::DemoCommand;
 use self::etcd::EtcdFlags;
 use crate::exit;
-use crate::store::StoreAddress;
+use crate::store::{StoreAddress, TrustedFolders};
 
-/// Runs a command over everything in a source: in parallel, resumable after any kill, and with a
-/// receipt that says what was covered.
+/// Run a command for every item of a source: in parallel, resumable after any kill, with a receipt
+/// that states what was covered.
 #[derive(Debug, Parser)]
-#[command(name = "shardwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
+#[command(name = "shardwright", version, disable_help_subcommand = true)]
+#[command(after_help = with_codes("shardwright run photos/ -- sha256sum {}", exit::CODES))]
 pub(crate) struct Arguments {
-    /// Where all is kept: `file:FOLDER`, `memory:`, `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…`
-    /// for an etcd that speaks TLS [default: file:.shardwright].
-    #[arg(long, global = true, value_name = "STORE", value_parser = parse_store)]
-    pub(crate) store: Option<StoreAddress>,
+    /// State store URL: `file:FOLDER`, `memory:`, `etcd://HOST:PORT[,HOST:PORT...]`, or
+    /// `etcds://...` for etcd over TLS [default: file:.shardwright].
+    #[arg(long, global = true, value_name = "URL", value_parser = parse_store)]
+    pub(crate) store: Option<GivenStore>,
+    /// Use the state in FOLDER although another user owns it; `*` means any folder.
+    #[arg(long = "trust-folder", global = true, value_name = "FOLDER", value_delimiter = ':')]
+    #[arg(env = TrustedFolders::VARIABLE, hide_env_values = true)]
+    pub(crate) trusted: Vec<PathBuf>,
     /// Write JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -39,62 +44,90 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a command for every item of a source; the same command again goes on.
-    #[command(after_help = exit::HELP)]
+    /// Run a command for every item of a source; the same command resumes the run.
+    #[command(after_help = with_codes(RUN_EXAMPLE, exit::RUN_CODES))]
     Run(Box<RunArguments>),
-    /// Looks for secrets in every file of a folder, or every object of a store.
-    #[command(after_help = exit::HELP)]
+    /// Scan the files of a folder, or the objects of a bucket, for secrets.
+    #[command(after_help = with_codes(SCAN_EXAMPLE, exit::SCAN_CODES))]
     Scan(Box<ScanArguments>),
-    /// Lists runs.
+    /// List the runs in the store.
+    #[command(after_help = example("shardwright runs"))]
     Runs,
-    /// Shows a run.
+    /// Show a run's state, source, command and shards.
+    #[command(after_help = example("shardwright show digests"))]
     Show(RunChoice),
-    /// Lists the shards of a run.
+    /// List the shards of a run.
+    #[command(after_help = example("shardwright shards digests"))]
     Shards(RunChoice),
-    /// Lists what failed in a run and was set aside.
+    /// List the failed items of a run that are parked.
+    #[command(after_help = example("shardwright parked digests"))]
     Parked(RunChoice),
-    /// Lets what was set aside be tried again.
+    /// Let workers retry the parked items of a run.
+    #[command(after_help = example("shardwright unpark digests"))]
     Unpark(UnparkArguments),
-    /// Tries what was set aside again, here and now.
-    #[command(after_help = exit::HELP)]
+    /// Retry the parked items of a run in this process.
+    #[command(after_help = with_codes("shardwright retry --parked digests", exit::RUN_CODES))]
     Retry(RetryArguments),
-    /// Hands out nothing new of a run for the time being.
+    /// Pause a run: workers release their shards and claim no others.
+    #[command(after_help = example("shardwright pause digests"))]
     Pause(RunChoice),
-    /// Hands out work of a paused run again.
+    /// Resume a paused run.
+    #[command(after_help = example("shardwright resume digests"))]
     Resume(RunChoice),
-    /// Ends a run for good.
+    /// End a run permanently.
+    #[command(after_help = example("shardwright cancel digests"))]
     Cancel(RunChoice),
-    /// Checks a finished run's receipt against the store, the results and the source.
+    /// Check the receipt of a finished run against the store, the results and the source.
+    #[command(after_help = with_codes("shardwright verify digests", exit::VERIFY_CODES))]
     Verify(VerifyArguments),
-    /// Takes away runs that ended long ago.
+    /// Delete runs that ended long ago; keep their results and receipts.
+    #[command(after_help = example("shardwright gc --keep-days 7"))]
     Gc(GcArguments),
-    /// Makes all leases stale that runs have granted. To be said once after a store was restored
-    /// from a backup, before anybody works on it.
+    /// Invalidate all leases; run once after restoring a backup, before any worker starts.
+    #[command(after_help = example("shardwright restored --store etcd://10.0.0.1:2379"))]
     Restored,
-    /// Serves shards of a cluster: a node of a service that counts.
-    #[command(after_help = exit::HELP)]
+    /// Start a cluster node that serves counter objects.
+    #[command(after_help = with_codes(NODE_EXAMPLE, exit::SERVER_CODES))]
     Node(Box<NodeArguments>),
-    /// Takes calls of clients, over gRPC and HTTP, and brings them to the nodes.
-    #[command(after_help = exit::HELP)]
+    /// Start a gate: accept client calls over gRPC and HTTP and route them to nodes.
+    #[command(after_help = with_codes(GATE_EXAMPLE, exit::SERVER_CODES))]
     Gate(Box<GateArguments>),
-    /// Looks at a cluster, and moves its shards.
+    /// Show the state of a cluster, and move, pin or drain its shards.
+    #[command(after_help = example("shardwright cluster status"))]
     Cluster(Box<ClusterArguments>),
-    /// Says where a call to an object goes, and why.
+    /// Show which node serves an object, and why.
+    #[command(after_help = example("shardwright route visits"))]
     Route(Box<RouteArguments>),
-    /// Shows what it can do, on this machine.
-    #[command(after_help = exit::HELP, subcommand)]
+    /// Run a demonstration on this machine.
+    #[command(after_help = example("shardwright demo cluster"), subcommand)]
     Demo(DemoCommand),
-    /// Writes a completion script for a shell.
+    /// Print a completion script for a shell.
+    #[command(after_help = example("shardwright completions bash > shardwright.bash"))]
     Completions {
-        /// The shell.
+        /// Shell.
+        #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
 }
 
-/// Which run.
+const RUN_EXAMPLE: &str = "shardwright run photos/ --run digests -- sha256sum {}";
+const SCAN_EXAMPLE: &str = "shardwright scan src/ --format sarif --report findings.sarif";
+const NODE_EXAMPLE: &str = "shardwright node --listen 10.0.0.1:7000";
+const GATE_EXAMPLE: &str = "shardwright gate --listen 10.0.0.1:8000 --http 10.0.0.1:8080";
+
+/// The end of a command's help: an example.
+pub(crate) fn example(command: &str) -> String {
+    format!("Example:\n  {command}")
+}
+
+/// The end of a command's help: an example and the exit codes.
+pub(crate) fn with_codes(command: &str, codes: &str) -> String {
+    format!("{}\n\n{codes}", example(command))
+}
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunChoice {
-    /// Its name.
+    /// Name of the run, as `shardwright runs` lists it.
     #[arg(value_name = "RUN", value_parser = parse_name)]
     pub(crate) run: RunName,
 }
@@ -103,116 +136,125 @@ pub(crate) struct RunChoice {
 pub(crate) struct UnparkArguments {
     #[command(flatten)]
     pub(crate) run: RunChoice,
-    /// Only these shards, as `parked` names them.
+    /// Shard ids, as `shardwright parked` lists them [default: all parked shards].
     #[arg(value_name = "SHARD", value_parser = parse_shard)]
     pub(crate) shards: Vec<u64>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RetryArguments {
-    /// What to try again; nothing else can be.
+    /// Retry parked items (required).
     #[arg(long, required = true)]
     parked: bool,
-    /// The run [default: the one that has something parked].
+    /// Name of the run [default: the only run with parked items].
     #[arg(value_name = "RUN", value_parser = parse_name)]
     pub(crate) run: Option<RunName>,
+    /// Run the stored command without confirmation, even if other users can write the store.
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
+    /// Command of the run; if it is given, it must be the stored one, and needs no confirmation.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
     #[command(flatten)]
     pub(crate) run: RunChoice,
-    /// Believe the source: compare only receipt, store and results.
+    /// Do not read the source; compare the receipt with the store and the results only.
     #[arg(long)]
     pub(crate) without_source: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct GcArguments {
-    /// Days that an ended run is kept.
+    /// Keep runs that ended less than DAYS days ago.
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     pub(crate) keep_days: u64,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
-    /// A folder (one item per file), or the address of an object store.
+    /// Folder (one item per file) or object store URL (one item per object).
     #[arg(value_name = "SOURCE", required_unless_present = "lines", conflicts_with = "lines")]
     pub(crate) source: Option<OsString>,
-    /// The rows of a file instead; `-` reads them from the input.
+    /// Use each row of FILE as an item, instead of SOURCE; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub(crate) lines: Option<PathBuf>,
-    /// Rows end with a zero, not with a newline; so do items on a command's input.
+    /// Separate records by NUL instead of newline, in FILE and on a batch command's stdin.
     #[arg(long)]
     pub(crate) null: bool,
-    /// Leave out what `.gitignore` files name.
+    /// Skip files that `.gitignore` files exclude.
     #[arg(long)]
     pub(crate) gitignore: bool,
-    /// Start a process per N items: on its input, or as arguments where the command has a `{}`.
+    /// Start one process per N items; it reads the items from stdin, or
+    /// gets them as arguments in place of `{}`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: Option<u32>,
-    /// Start a process per worker, which stays up and is fed items as docs/worker-protocol.md says.
+    /// Start one long-lived process per worker; it reads items as JSON lines from file descriptor
+    /// 3 and answers on descriptor 4.
     #[arg(long, conflicts_with = "batch")]
     pub(crate) persistent: bool,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
-    /// Count an item when it is handed out: faster, and a kill may lose what was under way.
+    /// Commit items when they start instead of when they finish; faster, but a kill loses the
+    /// items in progress.
     #[arg(long)]
     pub(crate) at_dispatch: bool,
     #[command(flatten)]
     pub(crate) make: MakeArguments,
-    /// What to look for, if the command is ours.
+    /// Set if the run is a scan.
     #[arg(skip)]
     pub(crate) scan: Option<Secrecy>,
-    /// The command. `{}` stands for the item; without it, the item comes last. A persistent one
-    /// gets its items otherwise.
+    /// Command to run; `{}` stands for the item. Without `{}` the item becomes the last argument.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Which run is meant, and how it is made if it is not there.
+/// Name and settings of a run that may have to be created.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MakeArguments {
-    /// Call the run this, instead of a name made of source and command.
+    /// Name of the run [default: derived from source and command].
     #[arg(long = "run", value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<RunName>,
-    /// Begin a new run, even if there is one of that name.
+    /// Start a new run; it replaces an existing run of the same name.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Where results go: a folder that every worker reaches, or the address of an object store.
+    /// Write results to this folder or object store URL; every worker must reach it [default:
+    /// runs/NAME in the state folder; required on etcd unless --out-local is given].
     #[arg(long, value_name = "FOLDER|URL")]
     pub(crate) out: Option<OsString>,
-    /// On a shared store: let every machine keep the results of its own work.
+    /// On etcd: leave results on the machine that produced them.
     #[arg(long, conflicts_with = "out")]
     pub(crate) out_local: bool,
-    /// Into how many shards a new run is cut at first [default: four per worker].
+    /// Number of shards at the start of a new run [default: 4 per worker].
     #[arg(long, value_name = "N", value_parser = between(1, 256))]
     pub(crate) shards: Option<u16>,
-    /// After how many seconds without a sign of life a shard is given to another worker.
+    /// Lease TTL: let another worker claim a shard after its holder is silent for SECONDS.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = between(1, 3_600))]
     pub(crate) lease: u16,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ScanArguments {
-    /// A folder, or the address of an object store.
+    /// Folder or object store URL.
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// Rules in the Gitleaks format, instead of the default ones.
+    /// Rule file in the Gitleaks format [default: built-in rules].
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// How findings are written: `text`, `jsonl` or `sarif`.
+    /// Format of the findings: `text`, `jsonl` or `sarif`.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
-    /// Write findings to a file, not to the output.
+    /// Write the findings to FILE instead of stdout.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Write secrets as they are. They are also kept so in the results of the run.
+    /// Do not redact secrets, neither in the findings nor in the stored results.
     #[arg(long)]
     pub(crate) show_secrets: bool,
-    /// Leave out what `.gitignore` files name.
+    /// Skip files that `.gitignore` files exclude.
     #[arg(long)]
     gitignore: bool,
     #[command(flatten)]
@@ -226,7 +268,7 @@ impl ScanArguments {
         if self.show_secrets { Secrecy::Shown } else { Secrecy::Redacted }
     }
 
-    /// The same as a run whose command is ours; the rules' digest tells it from others.
+    /// The scan as a run. The digest of the rules distinguishes scans with different rules.
     pub(crate) fn as_run(&self, rules: [u8; 32]) -> RunArguments {
         RunArguments {
             source: Some(self.source.clone()),
@@ -244,22 +286,22 @@ impl ScanArguments {
     }
 }
 
-/// How a run is worked on by this process.
+/// Settings of this process's workers.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WorkArguments {
-    /// How many shards to work on at a time [default: one per core].
+    /// Work on N shards at a time [default: number of cores].
     #[arg(long, short = 'j', value_name = "N", value_parser = between(1, 1_024))]
     workers: Option<u16>,
-    /// How many items (or batches) of one shard to work on at a time.
+    /// Process N items (or batches) of a shard at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1, 4_096))]
     in_flight: u16,
-    /// How often a failing item is tried again.
+    /// Retry a failed item up to N times.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) retries: u32,
-    /// Set an item aside unseen when so many workers in a row were lost with it.
+    /// Park an item without another try after N workers in a row crashed on it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = between(2, 10_000))]
     max_crashes: u16,
-    /// Stop the run when more items than this have failed: a number, or a percentage like `5%`.
+    /// Pause the run when more than N items, or more than P percent of them, have failed.
     #[arg(long, value_name = "N|P%")]
     pub(crate) max_failures: Option<FailureLimit>,
 }
@@ -280,7 +322,7 @@ impl WorkArguments {
 }
 
 impl RunArguments {
-    /// The same for whoever begins the run.
+    /// The options of the job that finds or creates the run.
     pub(crate) fn options(&self) -> JobOptions {
         let MakeArguments { name, fresh, out, out_local, shards, lease } = &self.make;
         JobOptions {
@@ -301,7 +343,7 @@ impl RunArguments {
         }
     }
 
-    /// How items get to the command.
+    /// How the command receives its items.
     pub(crate) const fn mode(&self) -> Mode {
         if let Some(secrecy) = self.scan {
             return Mode::Scan { shows_secrets: matches!(secrecy, Secrecy::Shown) };
@@ -318,7 +360,7 @@ fn between(least: u16, most: u16) -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(i64::from(least)..=i64::from(most))
 }
 
-/// When too many items have failed.
+/// The highest number or share of items that may fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FailureLimit {
     Items(u64),
@@ -329,7 +371,7 @@ impl std::str::FromStr for FailureLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is neither a number nor a percentage like `5%`");
+        let wrong = || format!("`{text}` is not a number like `20` or a percentage like `5%`");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.parse().map_err(|_| wrong())?;
             let is_share = (0.0..=100.0).contains(&percent);
@@ -339,14 +381,27 @@ impl std::str::FromStr for FailureLimit {
     }
 }
 
-fn parse_store(text: &str) -> Result<StoreAddress, String> {
+/// The store URL of the command line, parsed. The parser of the command line repeats a value that
+/// it rejects, and this one may contain a password. So it accepts every value.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenStore(Result<StoreAddress, String>);
+
+impl GivenStore {
+    pub(crate) fn address(self) -> anyhow::Result<StoreAddress> {
+        self.0.map_err(anyhow::Error::msg)
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the parser requires a result")]
+fn parse_store(text: &str) -> Result<GivenStore, String> {
     let is_etcd = text.starts_with("etcd://") || text.starts_with("etcds://");
     if is_etcd && text.contains('@') {
-        // Not repeated: it may hold a password.
+        // The message leaves the URL out, because it may contain a password.
         let flags = "`--etcd-user` and `--etcd-password-file`";
-        return Err(format!("an address names hosts; who we are is said with {flags}"));
+        let refusal = format!("a store URL must not contain credentials; use {flags}");
+        return Ok(GivenStore(Err(refusal)));
     }
-    text.parse()
+    Ok(GivenStore(text.parse()))
 }
 
 fn parse_name(text: &str) -> Result<RunName, String> {
@@ -354,7 +409,7 @@ fn parse_name(text: &str) -> Result<RunName, String> {
 }
 
 fn parse_shard(text: &str) -> Result<u64, String> {
-    let wrong = |_| format!("`{text}` is not the id of a shard, like 8f00000000000001");
+    let wrong = |_| format!("`{text}` is not a shard id in hexadecimal, like 8f00000000000001");
     u64::from_str_radix(text, 16).map_err(wrong)
 }
 
@@ -365,12 +420,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn a_failure_limit_is_a_number_or_a_percentage() {
+    fn failure_limit_is_a_number_or_a_percentage() {
         assert_eq!("12".parse(), Ok(FailureLimit::Items(12)));
         assert_eq!("2.5%".parse(), Ok(FailureLimit::Percent(2.5)));
         for wrong in ["", "%", "-1", "101%", "ten", "NaN%"] {

@@ -1,4 +1,4 @@
-//! Opening clusters, as they were chosen.
+//! Opens the cluster that the arguments name.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use shardwright_placement::{ShardCount, Sharding};
 use crate::arguments::cluster::ClusterChoice;
 use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
 
-/// The cluster protocol on whichever store was chosen.
+/// The cluster protocol on any store.
 pub(crate) type AnyCluster = Cluster;
 
-/// How much of a session is left when a node stops serving, as a part of it.
-const MARGIN: u32 = 5;
+/// A node stops serving when a fifth of its session TTL is left.
+const MARGIN_DIVISOR: u32 = 5;
 
-/// Opens a cluster. One that is only looked at must be there already; else it is made.
+/// Opens a cluster. [`OpenMode::Write`] creates a missing cluster, [`OpenMode::Read`] fails.
 pub(crate) async fn open(
     address: &StoreAddress,
     choice: &ClusterChoice,
@@ -27,10 +27,10 @@ pub(crate) async fn open(
 ) -> anyhow::Result<AnyCluster> {
     anyhow::ensure!(
         *address != StoreAddress::Memory,
-        "a cluster needs a store that its processes share: say --store file:FOLDER or etcd://…"
+        "a cluster needs a store that its processes share; use --store file:FOLDER or etcd://..."
     );
-    // Existing clusters have keys that begin with their prefix and nothing else, and a store adds
-    // something to every key: so it is given the first letter of the prefix for that.
+    // Keys of existing clusters begin with their prefix. An etcd store puts its namespace before
+    // every key, so the first character of the prefix becomes the namespace.
     let shared = address.is_shared();
     let (namespace, prefix) = match &choice.seed_format {
         Some(prefix) if shared => {
@@ -46,62 +46,64 @@ pub(crate) async fn open(
     options.keys = keys;
     options.layout = prefix.map_or(Layout::Native, |prefix| Layout::Seed { prefix });
     options.session_ttl = choice.behaviour.session_ttl();
-    options.session_margin = options.session_ttl / MARGIN;
-    let unsaid = match find_cluster(&store, &options).await? {
+    options.session_margin = options.session_ttl / MARGIN_DIVISOR;
+    let default = match find_cluster(&store, &options).await? {
         Some(FoundCluster::Decided(plan)) => plan.sharding,
         Some(FoundCluster::Text(_)) if choice.shards.is_some() => Sharding::default(),
         Some(FoundCluster::Text(shards)) => sharding_in_text(shards, mode)?,
         None => Sharding::default(),
     };
-    options.config.sharding = sharding_of(choice, unsaid);
-    let env = TokioEnv::current().context("there is no runtime")?;
+    options.config.sharding = sharding_of(choice, default);
+    let env = TokioEnv::current().context("no tokio runtime")?;
     let opened = match mode {
         OpenMode::Read => Cluster::open_existing(store, env, options).await,
         OpenMode::Write => Cluster::open(store, env, options).await,
     };
     opened.map_err(|error| match (error, &choice.seed_format) {
         (ClusterOpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
-            "there is no cluster below {prefix} here; a node makes it: \
+            "no cluster below {prefix} in this store; start a node to create it: \
              `shardwright node --seed-format {prefix}`"
         ),
         (ClusterOpenError::NotThere, None) => anyhow::anyhow!(
-            "there is no cluster {name} here; a node makes it: `shardwright node --cluster {name}`",
+            "no cluster {name} in this store; start a node to create it: \
+             `shardwright node --cluster {name}`",
             name = choice.name.as_str()
         ),
         (error, prefix) => {
             let name = prefix.as_deref().unwrap_or(choice.name.as_str());
-            anyhow::Error::new(error).context(format!("the cluster {name} cannot be opened"))
+            anyhow::Error::new(error).context(format!("cannot open cluster {name}"))
         }
     })
 }
 
-/// The counters that nodes of a cluster serve.
+/// The counter objects of a cluster.
 pub(crate) fn counters(cluster: &AnyCluster) -> Counters<AnyStore> {
     Counters::new(Arc::new(cluster.store().clone()), &cluster.options().identity())
 }
 
-/// What was said of the sharding, and for the rest what is so if nothing is said.
-fn sharding_of(choice: &ClusterChoice, unsaid: Sharding) -> Sharding {
+/// The sharding from the arguments, with defaults for what they leave out.
+fn sharding_of(choice: &ClusterChoice, default: Sharding) -> Sharding {
     Sharding {
-        num_shards: choice.shards.unwrap_or(unsaid.num_shards),
-        hash: choice.hash.unwrap_or(unsaid.hash),
+        num_shards: choice.shards.unwrap_or(default.num_shards),
+        hash: choice.hash.unwrap_or(default.hash),
     }
 }
 
-/// How a cluster that others keep as text is sharded, as far as its keys can tell.
+/// Infers the number of shards of a cluster in the text format from its keys.
 ///
-/// Whoever takes part decides it for good, and the others may be in the midst of writing their
-/// keys: so the keys alone only tell it to one who looks.
+/// Other nodes may still be writing their keys. A process that only reads may trust a complete set
+/// of keys. A process that takes part stores the number permanently, so it trusts the default
+/// number only.
 fn sharding_in_text(shards: TextShards, mode: OpenMode) -> anyhow::Result<Sharding> {
     let TextShards { at_least, is_whole } = shards;
-    let is_told = match mode {
+    let is_certain = match mode {
         OpenMode::Read => is_whole,
         OpenMode::Write => is_whole && at_least == ShardCount::DEFAULT,
     };
     anyhow::ensure!(
-        is_told,
-        "the cluster has {at_least} shards or more, and nothing tells how many: say --shards N, \
-         as its other nodes are told"
+        is_certain,
+        "the cluster has at least {at_least} shards, but their exact number is not stored; give \
+         --shards N with the value that its other nodes use"
     );
     Ok(Sharding { num_shards: at_least, ..Sharding::default() })
 }

@@ -24,17 +24,26 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 use shardwright_jobs::TENANT;
 use shardwright_jobs::description::Description;
+use shardwright_store::FolderOwner;
 
 use self::transition::Transition;
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, GivenStore};
+use crate::console::write_data;
 use crate::exit::Exit;
-use crate::say::write_data;
-use crate::store::Coordinator;
+use crate::store::{Coordinator, StoreAddress, TrustedFolders};
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let Arguments { store: chosen, etcd, json, command } = arguments;
+    let Arguments { store: chosen, trusted, etcd, json, command } = arguments;
+    let chosen = chosen.map(GivenStore::address).transpose()?;
     let chosen = chosen.map(|store| store.with_access(etcd.into()));
     let store = chosen.clone().unwrap_or_default();
+    let trusted = TrustedFolders::new(trusted);
+    let uses_state = match &command {
+        Command::Completions { .. } => false,
+        Command::Demo(_) => chosen.is_some(),
+        _ => true,
+    };
+    let is_foreign = uses_state && is_foreign(&store, &trusted)?;
     match command {
         Command::Run(arguments) => run::run(&store, json, &arguments).await,
         Command::Scan(arguments) => scan::run(&store, json, &arguments).await,
@@ -43,7 +52,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Shards(choice) => shards::run(&store, json, choice.run).await,
         Command::Parked(choice) => parked::run(&store, json, choice.run).await,
         Command::Unpark(arguments) => unpark::run(&store, json, &arguments).await,
-        Command::Retry(arguments) => retry::run(&store, json, &arguments).await,
+        Command::Retry(arguments) => {
+            let is_shared = is_foreign || store.is_shared();
+            retry::run(&store, json, &arguments, is_shared).await
+        }
         Command::Pause(choice) => {
             transition::run(&store, json, choice.run, Transition::Pause).await
         }
@@ -60,25 +72,39 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Gate(arguments) => gate::run(&store, json, &arguments).await,
         Command::Cluster(arguments) => cluster::run(&store, json, &arguments).await,
         Command::Route(arguments) => route::run(&store, json, &arguments).await,
-        Command::Demo(command) => demo::run(chosen, json, &command).await,
+        Command::Demo(command) => demo::run(chosen, &trusted, json, &command).await,
         Command::Completions { shell } => Ok(completions::run(shell)),
     }
 }
 
-/// The run of a name, and what it is for.
+/// Whether another user owns the state, whom the caller trusts. Refuses any other foreign state.
+fn is_foreign(store: &StoreAddress, trusted: &TrustedFolders) -> anyhow::Result<bool> {
+    let folder = store.state_folder();
+    match trusted.check(folder) {
+        Ok(owner) => Ok(owner == FolderOwner::Trusted),
+        Err(foreign) => {
+            let (folder, variable) = (folder.display(), TrustedFolders::VARIABLE);
+            anyhow::bail!(
+                "{foreign}; to use it, add --trust-folder {folder}, or list the folder in \
+                 {variable}"
+            )
+        }
+    }
+}
+
+/// Finds a run and its description by its name.
 pub(crate) async fn find(
     coordinator: &Coordinator,
     name: RunName,
 ) -> anyhow::Result<(RunId, Description)> {
     let run = coordinator.find_run(TENANT, name).await?;
-    let run =
-        run.with_context(|| format!("there is no run {name}; `shardwright runs` lists them"))?;
-    let job = coordinator.label_of(TENANT, run).await?;
-    let job = job.with_context(|| format!("the run {name} is gone"))?;
-    Ok((run, Description::decode(&job.description)?))
+    let run = run.with_context(|| format!("no run {name}; `shardwright runs` lists all runs"))?;
+    let label = coordinator.label_of(TENANT, run).await?;
+    let label = label.with_context(|| format!("run {name} was deleted meanwhile"))?;
+    Ok((run, Description::decode(&label.description)?))
 }
 
-/// Writes one JSON value on a line of its own.
+/// Writes a JSON value to stdout, on one line.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     write_data(&serde_json::to_string(value)?);
     Ok(())

@@ -1,9 +1,8 @@
-//! A cluster on this machine that is put under load and troubled, to see whether it keeps its
-//! promises.
+//! A cluster on this machine under load and faults, to check that it keeps its promises.
 //!
-//! Every node and every gate is a process of its own. Clients make a steady number of calls, each
-//! once and with a deadline. What may be asked of a cluster is then done to it, one thing after the
-//! other, and at the end the logs of the clients are compared with the store.
+//! Each node and each gate is a process. Clients call at a steady rate, with a deadline and without
+//! retries. The demonstration applies one event after the other, from joins to kills. At the end it
+//! compares the clients' logs with the store.
 
 mod events;
 mod fleet;

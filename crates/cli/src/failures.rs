@@ -1,4 +1,4 @@
-//! Stopping when too many items fail, whoever of the run's workers they fail with.
+//! Stops the worker when too many items of the run have failed, in this process or in others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +14,20 @@ use tokio::sync::Notify;
 use crate::arguments::FailureLimit;
 use crate::store::Coordinator;
 
-/// A percentage means nothing before so many items were tried, unless there are no more.
-const LEAST_TRIED: u64 = 100;
-/// How often others' failures are looked for.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long to wait at least between two looks.
-const LEAST_INTERVAL: Duration = Duration::from_millis(50);
+/// A percentage applies only after this many items were tried, or after all items were.
+const TRIED_MIN: u64 = 100;
+/// The longest time between two checks. It covers failures in other processes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest time between two checks.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
-/// Counts what failed in the whole run, stops the worker when it is too much, and passes
-/// everything on.
+/// Counts the failures of the whole run, and stops the worker above the limit. It passes all events
+/// on to the next observer.
 pub(crate) struct FailureWatch {
     limit: Option<FailureLimit>,
     stop: StopSignal,
     next: Arc<dyn Observer>,
-    /// Something failed here.
+    /// Notified when an item fails in this process.
     failed: Notify,
     is_over: AtomicBool,
 }
@@ -42,35 +42,35 @@ impl FailureWatch {
         Arc::new(Self { limit, stop, next, failed, is_over })
     }
 
-    /// Looks at the run for as long as it goes on.
+    /// Checks the run in the background until the limit is exceeded.
     pub(crate) fn follow(self: &Arc<Self>, coordinator: &Coordinator, run: RunId) {
         if self.limit.is_none() {
             return;
         }
         let (watch, coordinator) = (Arc::clone(self), coordinator.clone());
         tokio::spawn(async move {
-            // A look that fails is followed by another one.
+            // A failed check is repeated.
             while !matches!(watch.is_over(&coordinator, run, false).await, Ok(true)) {
-                tokio::time::sleep(LEAST_INTERVAL).await;
-                let _early = tokio::time::timeout(LOOK_INTERVAL, watch.failed.notified()).await;
+                tokio::time::sleep(CHECK_INTERVAL_MIN).await;
+                let _early = tokio::time::timeout(CHECK_INTERVAL, watch.failed.notified()).await;
             }
         });
     }
 
-    /// Whether too much has failed, so far or now that everything `was_tried`.
+    /// Whether too many items have failed. `all_tried` means that no item is left to try.
     pub(crate) async fn is_over(
         &self,
         coordinator: &Coordinator,
         run: RunId,
-        was_tried: bool,
+        all_tried: bool,
     ) -> anyhow::Result<bool> {
         let Some(limit) = self.limit else { return Ok(false) };
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let Count { failed, done } = Count::of(coordinator, run).await?;
-        let least_tried = if was_tried { 1 } else { LEAST_TRIED };
-        let is_over = is_too_many(limit, failed, done, least_tried);
+        let tried_min = if all_tried { 1 } else { TRIED_MIN };
+        let is_over = is_too_many(limit, failed, done, tried_min);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
             self.stop.stop();
@@ -79,7 +79,7 @@ impl FailureWatch {
     }
 }
 
-/// What is committed of a run.
+/// Committed items of a run.
 #[derive(Default)]
 struct Count {
     failed: u64,
@@ -91,7 +91,7 @@ impl Count {
         let mut count = Self::default();
         for shard in coordinator.inspect_shards(TENANT, run).await? {
             let envelope = TokenEnvelope::decode(shard.cursor.as_update().token())?;
-            // One that cannot be set aside has a result that says so.
+            // With --at-dispatch a failed item is not parked: its result records the failure.
             count.failed += u64::from(shard.head.status == ShardStatus::Parked) + envelope.failed;
             count.done += envelope.items.saturating_sub(envelope.failed);
         }
@@ -100,12 +100,12 @@ impl Count {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
-fn is_too_many(limit: FailureLimit, failed: u64, done: u64, least_tried: u64) -> bool {
+fn is_too_many(limit: FailureLimit, failed: u64, done: u64, tried_min: u64) -> bool {
     match limit {
-        FailureLimit::Items(most) => failed > most,
-        FailureLimit::Percent(most) => {
+        FailureLimit::Items(max) => failed > max,
+        FailureLimit::Percent(max) => {
             let tried = done + failed;
-            tried >= least_tried && failed as f64 * 100.0 > most * tried as f64
+            tried >= tried_min && failed as f64 * 100.0 > max * tried as f64
         }
     }
 }
@@ -124,18 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_number_of_items() {
-        assert!(!is_too_many(FailureLimit::Items(2), 2, 0, LEAST_TRIED));
-        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000, LEAST_TRIED));
+    fn number_limits_failed_items() {
+        assert!(!is_too_many(FailureLimit::Items(2), 2, 0, TRIED_MIN));
+        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000, TRIED_MIN));
     }
 
     #[test]
-    fn a_percentage_counts_once_enough_were_tried() {
+    fn percentage_applies_after_enough_items_were_tried() {
         let limit = FailureLimit::Percent(10.0);
-        assert!(!is_too_many(limit, 9, 90, LEAST_TRIED));
-        assert!(!is_too_many(limit, 10, 90, LEAST_TRIED));
-        assert!(is_too_many(limit, 11, 90, LEAST_TRIED));
-        // There were no more.
+        assert!(!is_too_many(limit, 9, 90, TRIED_MIN));
+        assert!(!is_too_many(limit, 10, 90, TRIED_MIN));
+        assert!(is_too_many(limit, 11, 90, TRIED_MIN));
+        // All items were tried.
         assert!(is_too_many(limit, 9, 0, 1));
         assert!(!is_too_many(limit, 0, 0, 1));
     }

@@ -1,17 +1,17 @@
 //! `shardwright`: the command line.
 //!
-//! A file per subcommand in `commands/`; what they share is beside them. Nothing here decides who
-//! owns a shard: that is the coordinator's business.
+//! `commands/` has one file per subcommand. The other modules contain what subcommands share. The
+//! rules of shard ownership are in the coordinator, not here.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod cluster;
 mod commands;
+mod console;
 mod demo;
 mod exit;
 mod failures;
 mod progress;
-mod say;
 mod scan;
 mod serve;
 mod state;
@@ -25,59 +25,66 @@ mod work;
 use std::process::ExitCode;
 
 use clap::Parser;
+use shardwright_connectors::without_credentials;
 
 use crate::arguments::Arguments;
+use crate::console::errln;
 use crate::exit::Exit;
-use crate::say::note;
 
 fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
-        Ok(arguments) => work(arguments),
-        Err(told) => tell(&told),
+        Ok(arguments) => run(arguments),
+        Err(message) => print_message(&message),
     };
-    match say::output_trouble() {
-        Some(error) => fail(&anyhow::anyhow!("the output cannot be written: {error}")),
+    match console::stdout_error() {
+        Some(error) => fail(&anyhow::anyhow!("cannot write to stdout: {error}")),
         None => exit,
     }
 }
 
-/// Tells what was asked about the command line, or what is wrong with it.
-fn tell(told: &clap::Error) -> ExitCode {
-    let written = told.print();
-    if !told.use_stderr() {
-        say::note_written(written);
+/// Prints the help, the version, or an error of the command line.
+fn print_message(message: &clap::Error) -> ExitCode {
+    let text = message.render().to_string();
+    let shown = without_credentials(&text);
+    if shown != text {
+        // The message repeats an argument with credentials.
+        errln!("{}", shown.trim_end());
+        return Exit::Error.into();
     }
-    u8::try_from(told.exit_code()).map_or(Exit::Error.into(), ExitCode::from)
+    let written = message.print();
+    if !message.use_stderr() {
+        console::record_stdout_write(written);
+    }
+    u8::try_from(message.exit_code()).map_or(Exit::Error.into(), ExitCode::from)
 }
 
-fn work(arguments: Arguments) -> ExitCode {
+fn run(arguments: Arguments) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&anyhow::Error::new(error).context("no threads can be had")),
+        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start threads")),
     };
-    let ended = runtime.block_on(commands::run(arguments));
-    // Whatever still runs is nobody's concern: what counts has been committed.
+    let result = runtime.block_on(commands::run(arguments));
+    // Dropping the remaining tasks loses nothing: cursors and results are committed.
     runtime.shutdown_background();
-    match ended {
+    match result {
         Ok(exit) => exit.into(),
         Err(error) => fail(&error),
     }
 }
 
-/// Without a backtrace: what went wrong is not a line of this program.
+/// Prints an error without a backtrace.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    note!("error: {}", said_once(error));
+    errln!("error: {}", chain_text(error));
     Exit::Error.into()
 }
 
-/// What went wrong, and why, as far as it has not been said: some causes are told by what they
-/// caused.
-fn said_once(error: &anyhow::Error) -> String {
-    let mut told: Vec<String> = Vec::new();
+/// The error and its causes. Omits a cause that the text before it already ends with.
+fn chain_text(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
-        if told.last().is_none_or(|before| !before.ends_with(&cause)) {
-            told.push(cause);
+        if parts.last().is_none_or(|before| !before.ends_with(&cause)) {
+            parts.push(cause);
         }
     }
-    told.join(": ")
+    parts.join(": ")
 }

@@ -1,4 +1,4 @@
-//! Looking now and then at how much is left of a run, whoever works on it.
+//! Measures periodically how much of a run is left, in all processes together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use shardwright_jobs::source::AnyConnector;
 use shardwright_worker::connector::{Connector, KeyRange, Quantity};
 
 use crate::store::Coordinator;
-use crate::view::{Amount, Board, View};
+use crate::view::{Amount, RunMonitor, View};
 
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// A look takes at most this part of the time.
-const SHARE: u32 = 20;
+const MEASURE_INTERVAL: Duration = Duration::from_secs(2);
+/// The pause after a measurement is at least this many times its duration.
+const PAUSE_FACTOR: u32 = 20;
 
-/// What can tell how much is left of a run.
+/// Measures how much of a run is left.
 #[derive(Clone)]
 pub(crate) struct Progress {
     coordinator: Coordinator,
@@ -34,42 +34,42 @@ impl Progress {
         Self { coordinator: coordinator.clone(), run, connector: Arc::clone(connector) }
     }
 
-    /// Tells a view how much is left now, if it shows that.
-    pub(crate) async fn look(&self, view: &View) {
-        if let Some(board) = view.board() {
-            self.tell(&board).await;
+    /// Measures once, for a view that shows progress.
+    pub(crate) async fn update(&self, view: &View) {
+        if let Some(monitor) = view.monitor() {
+            self.measure(&monitor).await;
         }
     }
 
-    async fn tell(&self, board: &Board) {
-        // A look that fails is followed by another one, or nothing new is known.
+    async fn measure(&self, monitor: &RunMonitor) {
+        // After a failed measurement the monitor keeps the last one.
         if let Ok(shards) = self.coordinator.inspect_shards(TENANT, self.run).await {
-            board.look(amount(&self.connector, shards.iter().filter_map(left_of)).await);
+            monitor.set_left(amount(&self.connector, shards.iter().filter_map(left_of)).await);
         }
     }
 }
 
-/// Tells a view how much is left, until it has ended, if it shows that.
+/// Measures in the background until the view ends, if the view shows progress.
 pub(crate) fn follow(
     view: &View,
     progress: &Progress,
     description: &Description,
 ) -> anyhow::Result<()> {
-    let Some(board) = view.board() else { return Ok(()) };
+    let Some(monitor) = view.monitor() else { return Ok(()) };
     let (progress, ranges) = (progress.clone(), description.ranges()?);
     tokio::spawn(async move {
         let whole = ranges.into_iter().map(|range| (range, None));
-        board.expect(amount(&progress.connector, whole).await);
-        while !board.has_ended() {
+        monitor.set_total(amount(&progress.connector, whole).await);
+        while !monitor.has_ended() {
             let begin = tokio::time::Instant::now();
-            progress.tell(&board).await;
-            tokio::time::sleep(LOOK_INTERVAL.max(begin.elapsed() * SHARE)).await;
+            progress.measure(&monitor).await;
+            tokio::time::sleep(MEASURE_INTERVAL.max(begin.elapsed() * PAUSE_FACTOR)).await;
         }
     });
     Ok(())
 }
 
-/// What is left of a shard that can be worked on, or will not be until somebody has looked at it.
+/// The rest of an active or parked shard: its range and its cursor.
 fn left_of(shard: &ShardRecord) -> Option<(KeyRange, Option<Vec<u8>>)> {
     if !matches!(shard.head.status, ShardStatus::Active | ShardStatus::Parked) {
         return None;
@@ -79,7 +79,7 @@ fn left_of(shard: &ShardRecord) -> Option<(KeyRange, Option<Vec<u8>>)> {
     Some((range, shard.cursor.as_update().last_key().map(<[u8]>::to_vec)))
 }
 
-/// How much some ranges hold; what is not known of one is not known of all.
+/// The total amount in several ranges. It is unknown if the amount in one of them is.
 async fn amount(
     connector: &AnyConnector,
     ranges: impl Iterator<Item = (KeyRange, Option<Vec<u8>>)>,
@@ -95,7 +95,7 @@ async fn amount(
     sum
 }
 
-/// A number that percentages can be made of.
+/// A quantity that is precise enough for percentages.
 const fn counted(quantity: Quantity) -> Option<u64> {
     match quantity {
         Quantity::Exact(count) | Quantity::About(count) => Some(count),

@@ -1,4 +1,4 @@
-//! What nodes and gates have in common: they listen, and end when they are told to.
+//! Listening, signals and event lines of nodes and gates.
 
 use anyhow::Context as _;
 use shardwright_engine::watch;
@@ -8,10 +8,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 
-/// Listens, and says how others reach that.
+/// Binds a socket, and returns it with the address for other processes.
 pub(crate) async fn listen(
     at: &str,
     address: Option<&NodeAddress>,
@@ -23,7 +23,8 @@ pub(crate) async fn listen(
             let local = listener.local_addr()?;
             anyhow::ensure!(
                 !local.ip().is_unspecified(),
-                "`{at}` is every address of this machine: say --address, how others reach it"
+                "--listen {at} means all addresses of this machine; give --address HOST:PORT, the \
+                 one that other processes can reach"
             );
             NodeAddress::parse(&local.to_string())?
         }
@@ -33,10 +34,10 @@ pub(crate) async fn listen(
 
 pub(crate) async fn bind(at: &str) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(at).await;
-    listener.with_context(|| format!("nobody can listen at `{at}`"))
+    listener.with_context(|| format!("cannot listen on {at}"))
 }
 
-/// Ctrl-C and the like.
+/// SIGINT and SIGTERM.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -48,7 +49,7 @@ impl Signals {
         Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             biased;
@@ -57,25 +58,26 @@ impl Signals {
         }
     }
 
-    /// Ends properly, unless there is another signal: that ends the program at once.
+    /// Runs a shutdown to its end, or until another signal.
     pub(crate) async fn end(
         mut self,
-        properly: impl Future<Output = anyhow::Result<()>>,
+        shutdown: impl Future<Output = anyhow::Result<()>>,
     ) -> anyhow::Result<Exit> {
         tokio::select! {
             biased;
             () = self.next() => Ok(Exit::Interrupted),
-            ended = properly => ended.map(|()| Exit::Done),
+            ended = shutdown => ended.map(|()| Exit::Done),
         }
     }
 }
 
-/// Ends the program when whoever started it is gone, however that came about: what we read from it
-/// then ends. A program that stands still reads nothing, so the kernel is told as well; it counts
-/// the thread that started us, which is the first one of its program.
+/// Exits when the parent process is gone: stdin, a pipe from the parent, then reaches its end.
+///
+/// A stopped process reads nothing, so on Linux the kernel sends a signal as well. The kernel sends
+/// it when the thread that started this process ends, which is the parent's main thread.
 pub(crate) fn end_with_parent() {
     #[cfg(target_os = "linux")]
-    let _told =
+    let _set =
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     std::thread::spawn(|| {
         let _read = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
@@ -83,22 +85,22 @@ pub(crate) fn end_with_parent() {
     });
 }
 
-/// Tells what a node or a gate tries in vain, whenever there is something new to tell.
+/// Writes an event for each activity that a node or a gate has to retry.
 pub(crate) async fn follow_notices(
     mut notices: watch::Receiver<RetryNotices>,
     json: bool,
     who: String,
 ) {
-    let mut told = 0;
+    let mut last = 0;
     loop {
-        let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
+        let new: Vec<_> = notices.borrow_and_update().after(last).cloned().collect();
         for notice in new {
-            told = notice.number;
+            last = notice.number;
             let (what, why, times) =
                 (notice.activity.name(), &notice.why, notice.times.to_string());
-            let line = format!("{who} tries in vain to {what}, {times} times by now: {why}");
+            let line = format!("{who} failed to {what} ({times} attempts) and retries: {why}");
             let fields = [("who", who.as_str()), ("trying", what), ("why", why), ("times", &times)];
-            if tell(json, "trouble", &line, &fields).is_err() {
+            if write_event(json, "trouble", &line, &fields).is_err() {
                 return;
             }
         }
@@ -108,16 +110,15 @@ pub(crate) async fn follow_notices(
     }
 }
 
-/// Tells what a server is doing: a line of text, or the fields of a JSON object. It serves on if
-/// nobody reads that.
-pub(crate) fn tell(
+/// Writes an event of a server: a line of text, or a JSON object of the fields.
+pub(crate) fn write_event(
     json: bool,
     event: &str,
     line: &str,
     fields: &[(&str, &str)],
 ) -> anyhow::Result<()> {
     if !json {
-        say!("{line}");
+        outln!("{line}");
         return Ok(());
     }
     let mut object = serde_json::Map::new();

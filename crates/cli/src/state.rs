@@ -1,31 +1,31 @@
-//! How a run is, for people: what it can be expected to do next.
+//! The state of a run, derived from its status and its shards.
 
 use std::fmt;
 
 use shardwright_coordination::{RunProgress, RunRecord, RunStatus};
 
-/// How a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It was given its name, and nothing else yet.
+    /// It has a name, but no record.
     NotBegun,
-    /// Its shards are being made.
+    /// Its shards are being registered.
     Beginning,
-    /// So many shards are worked on, each by a worker of its own.
+    /// Workers hold shards, one shard each.
     Running {
         workers: u32,
     },
-    /// There is something left to do, and nobody does it.
+    /// Shards are active, but no worker holds one.
     Interrupted,
     Paused,
-    /// What is left waits for a person.
+    /// All other shards are done. The parked ones wait for an operator.
     DoneButParked {
         parked: u32,
     },
     Done,
     Failed,
     Cancelled,
-    /// Something that is stored of it cannot be read.
+    /// A stored record of the run cannot be decoded.
     Damaged,
 }
 
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// A word for programs.
+    /// The state in JSON.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::NotBegun => "not_begun",
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Whether shards that are not done will never be.
+    /// Whether the run will process no further shards.
     pub(crate) const fn has_ended(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -74,11 +74,12 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBegun => f.pad("not begun"),
+            Self::NotBegun => f.pad("not started"),
+            Self::Beginning => f.pad("starting"),
             Self::Running { workers: 1 } => f.pad("running (1 worker)"),
             Self::Running { workers } => f.pad(&format!("running ({workers} workers)")),
-            Self::Interrupted => f.pad("nobody works on it"),
-            Self::DoneButParked { parked } => f.pad(&format!("done but for {parked} parked")),
+            Self::Interrupted => f.pad("interrupted"),
+            Self::DoneButParked { parked } => f.pad(&format!("done, {parked} parked")),
             state => f.pad(state.word()),
         }
     }
@@ -89,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_is_active_is_worked_on_or_not_or_waits_for_a_person() {
-        for (active, leased, parked, told) in [
+    fn active_run_is_running_interrupted_or_parked() {
+        for (active, leased, parked, text) in [
             (8, 2, 1, "running (2 workers)"),
             (8, 1, 0, "running (1 worker)"),
-            (8, 0, 3, "nobody works on it"),
-            (0, 0, 3, "done but for 3 parked"),
+            (8, 0, 3, "interrupted"),
+            (0, 0, 3, "done, 3 parked"),
         ] {
             let progress = RunProgress { active, leased, parked, ..RunProgress::default() };
-            assert_eq!(State::of_active(&progress).to_string(), told);
+            assert_eq!(State::of_active(&progress).to_string(), text);
         }
     }
 }

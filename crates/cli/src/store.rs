@@ -1,21 +1,21 @@
-//! Which store, and the coordinator on it.
+//! Opens the store that the arguments name, and the coordinator on it.
 
 use shardwright_engine::keyspace::Keyspace;
 pub(crate) use shardwright_jobs::Coordinator;
-pub(crate) use shardwright_store::{AnyStore, StoreAddress};
+pub(crate) use shardwright_store::{AnyStore, StoreAddress, TrustedFolders};
 
 use crate::arguments::etcd::{check_access, flags_of};
 
-/// What a store is opened for.
+/// Whether opening may create a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
     /// Creates what is missing.
     Write,
-    /// Fails if there is nothing.
+    /// Fails if the store does not exist.
     Read,
 }
 
-/// Opens what an address names, for a command.
+/// Opens stores by their addresses.
 pub(crate) trait OpenStore {
     /// The flags by which a child process opens the same store.
     fn flags(&self) -> Vec<String>;
@@ -23,9 +23,8 @@ pub(crate) trait OpenStore {
     /// Opens the coordinator of runs on the store.
     async fn open(&self, mode: OpenMode) -> anyhow::Result<Coordinator>;
 
-    /// Opens the store, and returns what keys begin with there. One that is only looked at must be
-    /// there already. `what` it is opened for is named if it is not. On etcd all keys begin with
-    /// the namespace, if there is one.
+    /// Opens the store, and returns it with the keyspace for our keys. If the store does not
+    /// exist, the error names `what` was expected there. On etcd, all keys begin with `namespace`.
     async fn connect_for(
         &self,
         mode: OpenMode,
@@ -56,16 +55,16 @@ impl OpenStore for StoreAddress {
     ) -> anyhow::Result<(AnyStore, Keyspace)> {
         if let Some(folder) = self.folder()
             && mode == OpenMode::Read
-            && !folder.is_dir()
+            && !self.exists()
         {
             let folder = folder.display();
-            anyhow::bail!("there are no {what} in {folder}; say --store if they are elsewhere");
+            anyhow::bail!("no {what} in {folder}; use --store URL to name another store");
         }
         if let Self::Etcd { members, access } = self {
             check_access(access, members)?;
         }
         let store = self.connect(namespace).await?;
-        // A namespace of one's own is one that others see, too: ours begin as usual in it.
+        // Other programs may use the given namespace, so our keys have their usual prefix in it.
         let keys = match namespace {
             None if self.is_shared() => Keyspace::bare(),
             _ => Keyspace::default(),

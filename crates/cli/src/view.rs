@@ -1,8 +1,8 @@
-//! What a person sees of a run while it goes on.
+//! The output of a run while it is in progress.
 
-mod board;
 mod forecast;
 mod live;
+mod monitor;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use shardwright_process::KeyText;
 use shardwright_worker::connector::SkipReport;
 use shardwright_worker::{Observer, WorkerEvent};
 
-pub(crate) use self::board::Board;
-use self::board::Told;
 pub(crate) use self::forecast::Amount;
 use self::live::Live;
-use crate::say::{note, say, write_data};
+use self::monitor::MessageOutput;
+pub(crate) use self::monitor::RunMonitor;
+use crate::console::{errln, outln, write_data};
 use shardwright_jobs::description::Description;
 use shardwright_jobs::journal::Why;
 use shardwright_jobs::receipt::Receipt;
 use shardwright_jobs::source::Source;
 
-/// How often plain lines tell how far it is.
+/// The interval of progress lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a run is shown.
+/// The output of a run: JSON events, plain lines, or a live view on a terminal.
 pub(crate) struct View {
     name: RunName,
     style: Style,
-    board: Arc<Board>,
+    monitor: Arc<RunMonitor>,
 }
 
 enum Style {
@@ -41,49 +41,49 @@ enum Style {
 
 impl View {
     pub(crate) fn new(json: bool, name: RunName, source: Source) -> Self {
-        let told = if json {
-            Told::AsEvents
+        let output = if json {
+            MessageOutput::Json
         } else if std::io::stderr().is_terminal() {
-            Told::AboveTheRest
+            MessageOutput::LiveView
         } else {
-            Told::AtOnce
+            MessageOutput::Lines
         };
-        let board = Arc::new(Board::new(told, source));
-        let style = match told {
-            Told::AsEvents => Style::Json,
-            Told::AtOnce => Style::Lines,
-            Told::AboveTheRest => Style::Terminal(Live::new(Arc::clone(&board))),
+        let monitor = Arc::new(RunMonitor::new(output, source));
+        let style = match output {
+            MessageOutput::Json => Style::Json,
+            MessageOutput::Lines => Style::Lines,
+            MessageOutput::LiveView => Style::Terminal(Live::new(Arc::clone(&monitor))),
         };
-        Self { name, style, board }
+        Self { name, style, monitor }
     }
 
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
-        Arc::clone(&self.board) as Arc<dyn Observer>
+        Arc::clone(&self.monitor) as Arc<dyn Observer>
     }
 
-    /// Where to note how far the run is, if that is shown.
-    pub(crate) fn board(&self) -> Option<Arc<Board>> {
+    /// The monitor, if the view shows progress.
+    pub(crate) fn monitor(&self) -> Option<Arc<RunMonitor>> {
         let is_shown = !matches!(self.style, Style::Json);
-        is_shown.then(|| Arc::clone(&self.board))
+        is_shown.then(|| Arc::clone(&self.monitor))
     }
 
     pub(crate) fn begin(&self, is_resumed: bool, description: &Description, slots: usize) {
-        let how = if is_resumed { "goes on" } else { "begins" };
+        let how = if is_resumed { "resumes" } else { "starts" };
         match &self.style {
             Style::Json => emit(&serde_json::json!({
                 "event": "begun", "name": self.name.as_str(), "resumed": is_resumed,
                 "source": description.source.shown(),
             })),
             Style::Lines => {
-                note!("run {} {how}: {}", self.name, description.source.title());
-                let board = Arc::clone(&self.board);
+                errln!("run {} {how}: {}", self.name, description.source.title());
+                let monitor = Arc::clone(&self.monitor);
                 tokio::spawn(async move {
                     loop {
                         tokio::time::sleep(LINE_INTERVAL).await;
-                        if board.has_ended() {
+                        if monitor.has_ended() {
                             return;
                         }
-                        note!("{}", board.summary());
+                        errln!("{}", monitor.summary());
                     }
                 });
             }
@@ -97,7 +97,7 @@ impl View {
     }
 
     pub(crate) fn end(&self) {
-        self.board.end();
+        self.monitor.end();
         if let Style::Terminal(live) = &self.style {
             live.end();
         }
@@ -107,29 +107,29 @@ impl View {
         match self.style {
             Style::Json => emit(&serde_json::json!({ "event": "interrupted" })),
             Style::Lines | Style::Terminal(_) => {
-                note!("interrupted: {}; the same command goes on from here", self.board.summary());
+                errln!("interrupted: {}; the same command resumes the run", self.monitor.summary());
             }
         }
     }
 
-    /// Tells that more has failed than was allowed, and what to do about it.
-    pub(crate) fn failed_too_often(&self, advice: &str) {
+    /// Reports that more items failed than allowed, with the remedy.
+    pub(crate) fn too_many_failures(&self, advice: &str) {
         match self.style {
             Style::Json => emit(&serde_json::json!({
                 "event": "stopped", "reason": "too many items failed", "advice": advice,
             })),
-            Style::Lines | Style::Terminal(_) => note!("stopped: too many items failed; {advice}"),
+            Style::Lines | Style::Terminal(_) => errln!("stopped: too many items failed; {advice}"),
         }
     }
 
-    /// Tells what came of it beside the output, which is for something else.
-    pub(crate) fn concluded(&self, receipt: &Receipt, how: &str, lines: &[String]) {
+    /// Writes the receipt to stderr, because stdout has the findings of a scan.
+    pub(crate) fn finished_scan(&self, receipt: &Receipt, how: &str, lines: &[String]) {
         if let Style::Json = self.style {
             return;
         }
-        note!("run {} {how}", self.name);
+        errln!("run {} {how}", self.name);
         for line in receipt.lines().iter().chain(lines) {
-            note!("{line}");
+            errln!("{line}");
         }
     }
 
@@ -142,9 +142,9 @@ impl View {
             emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
             return;
         }
-        say!("run {} {how}", self.name);
+        outln!("run {} {how}", self.name);
         for line in receipt.lines() {
-            say!("{line}");
+            outln!("{line}");
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn emit(value: &serde_json::Value) {
     write_data(&value.to_string());
 }
 
-/// An event as JSON, if it is one to be told.
+/// The JSON form of an event, or `None` for events that are not reported.
 fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> {
     use serde_json::json;
     let id = |shard: shardwright_contracts::ShardId| shard.to_string();
@@ -198,16 +198,16 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
             json!({ "event": "replayed", "worker": slot, "shard": id(shard) })
         }
         WorkerEvent::Skipped { reports } => {
-            let passed_over: Vec<_> = reports.kept().iter().filter_map(skip_json).collect();
-            if passed_over.is_empty() && reports.more() == 0 {
+            let skipped: Vec<_> = reports.kept().iter().filter_map(skip_json).collect();
+            if skipped.is_empty() && reports.more() == 0 {
                 return None;
             }
             let more = reports.more();
             json!({
-                "event": "passed_over", "worker": slot, "places": passed_over, "more": more,
+                "event": "passed_over", "worker": slot, "places": skipped, "more": more,
             })
         }
-        WorkerEvent::Trouble { message } => {
+        WorkerEvent::Retrying { message } => {
             json!({ "event": "trouble", "worker": slot, "message": message })
         }
         WorkerEvent::Paused => json!({ "event": "paused", "worker": slot }),
@@ -215,7 +215,7 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
     })
 }
 
-/// What was passed over as JSON, if somebody might miss it.
+/// The JSON form of a skip report, or `None` if the skip is expected.
 fn skip_json(report: &SkipReport) -> Option<serde_json::Value> {
     let why = Why::of(report.reason)?;
     let key = KeyText::new(&report.key);

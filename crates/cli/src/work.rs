@@ -1,4 +1,4 @@
-//! Working on a run until there is nothing left to do, and telling what came of it.
+//! Works on a run until nothing is left to do, and reports the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, RunTransitionError};
 use shardwright_engine::TokioEnv;
 use shardwright_jobs::TENANT;
-use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
+use shardwright_jobs::begin::{Begun, HOW_TO_FREE_SHARDS};
 use shardwright_jobs::command::Command;
 use shardwright_jobs::conclude::{Conclusion, is_settled};
 use shardwright_jobs::description::Description;
@@ -24,24 +24,26 @@ use crate::arguments::WorkArguments;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark_all;
+use crate::console::errln;
 use crate::exit::{Exit, stop_on_signals};
 use crate::failures::FailureWatch;
 use crate::progress::{self, Progress};
-use crate::say::note;
 use crate::scan::Scan;
 use crate::store::Coordinator;
 use crate::view::View;
 
-const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
+const DONE_BEFORE: &str = "is already done; use --fresh to run it again";
+const DONE: &str = "is done";
+const DONE_BUT_PARKED: &str = "is done, except for parked items";
 
-/// What is to be done of a run.
+/// The part of a run to work on.
 #[derive(Clone, Copy)]
 pub(crate) enum Task<'a> {
-    /// What is left of it.
+    /// All shards that are not done.
     Rest,
-    /// The same, and what was set aside.
+    /// The same, and the parked shards.
     RestAndParked,
-    /// What is left of a scan.
+    /// All shards of a scan that are not done.
     Scan(&'a Scan<'a>),
 }
 
@@ -54,7 +56,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Works on a run that was found or made.
+/// Works on a run that was found or created.
 pub(crate) async fn work(
     coordinator: &Coordinator,
     json: bool,
@@ -81,11 +83,11 @@ pub(crate) async fn work(
         failures: &failures,
     };
     match record.status {
-        // A scan that was done before is not joined; this one was done between two looks.
-        RunStatus::Done => return context.end(scan.map_or(DONE_BEFORE, |_| "is done")).await,
+        // A scan never joins a run that is done: this one was completed since it was found.
+        RunStatus::Done => return context.end(scan.map_or(DONE_BEFORE, |_| DONE)).await,
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
-            anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");
+            anyhow::bail!("run {name} is {status}; use --fresh to start a new run");
         }
         RunStatus::Initializing | RunStatus::Active => ensure_not_paused(name, &record)?,
     }
@@ -94,11 +96,11 @@ pub(crate) async fn work(
         Some(scan) => scan.command(&connector)?,
         None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
     };
-    // Whatever could not be tried again stays set aside.
+    // This comes after the checks above, so that a refused retry unparks nothing.
     if matches!(task, Task::RestAndParked) {
         let unparked = unpark_all(coordinator, run).await?;
         if !json {
-            note!("{unparked} unparked");
+            errln!("unparked {unparked} shards");
         }
     }
     stop_on_signals(stop.clone())?;
@@ -108,9 +110,9 @@ pub(crate) async fn work(
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
     let source = JournaledSource { source: connector, journal, output: output.clone(), run };
-    let ending = Worker::builder(TENANT, run)
+    let outcome = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
-        .env(TokioEnv::current().context("there is no runtime")?)
+        .env(TokioEnv::current().context("no tokio runtime")?)
         .connector(source)
         .handler(command)
         .sink(output.sink())
@@ -120,10 +122,10 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    context.ended(ending, &progress).await
+    context.ended(outcome, &progress).await
 }
 
-/// What is needed to report how a run ended.
+/// The parts that a report about a run needs.
 struct WorkContext<'a> {
     coordinator: &'a Coordinator,
     name: RunName,
@@ -139,37 +141,37 @@ impl WorkContext<'_> {
     /// Reports how the work ended.
     async fn ended(
         &self,
-        ending: Result<RunOutcome, WorkerError>,
+        outcome: Result<RunOutcome, WorkerError>,
         progress: &Progress,
     ) -> anyhow::Result<Exit> {
         let Self { name, .. } = self;
-        // Publish the journals in any case. Where a receipt is written, that is part of it;
-        // elsewhere a failure to publish hides no other error.
-        if !matches!(ending, Ok(RunOutcome::Done | RunOutcome::Parked { .. }))
+        // Journals are always published. `end` does it where a receipt is written. Elsewhere a
+        // failure is only printed, so that it hides no other error.
+        if !matches!(outcome, Ok(RunOutcome::Done | RunOutcome::Parked { .. }))
             && let Err(error) = self.output.publish_journals(self.run).await
         {
-            note!("the journal of this process is not published yet: {error:#}");
+            errln!("cannot publish the journal of this process yet: {error:#}");
         }
-        match ending {
-            Ok(RunOutcome::Done) => self.end("is done").await,
-            Ok(RunOutcome::Parked { .. }) => self.end("is done but for what is parked").await,
+        match outcome {
+            Ok(RunOutcome::Done) => self.end(DONE).await,
+            Ok(RunOutcome::Parked { .. }) => self.end(DONE_BUT_PARKED).await,
             Ok(RunOutcome::Stopped) => {
                 if self.failures.is_over(self.coordinator, self.run, false).await? {
                     return self.stop_for_failures().await;
                 }
                 self.coordinator.close().await?;
-                progress.look(self.view).await;
+                progress.update(self.view).await;
                 self.view.interrupted();
                 Ok(Exit::Interrupted)
             }
             Err(WorkerError::RunEnded { status }) => {
-                anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
+                anyhow::bail!("another process ended run {name}: it is {}", word(status, false))
             }
-            Err(error) => Err(advised(error)),
+            Err(error) => Err(with_advice(error)),
         }
     }
 
-    /// Writes and reports results and receipt of a run in which all items were tried.
+    /// Writes and reports the results and the receipt, after all items were tried.
     async fn end(&self, how: &str) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, output, .. } = *self;
         output.publish_journals(run).await?;
@@ -187,65 +189,65 @@ impl WorkContext<'_> {
         if !is_over {
             return Ok(exit);
         }
-        view.failed_too_often(&if receipt.failed > 0 {
-            "their results say why".to_owned()
+        view.too_many_failures(&if receipt.failed > 0 {
+            "their results contain the errors".to_owned()
         } else {
             format!(
-                "`shardwright parked {name}` shows why, and `shardwright retry --parked {name}` \
-                 tries them again"
+                "`shardwright parked {name}` lists the errors, `shardwright retry --parked {name}` \
+                 retries the items"
             )
         });
         Ok(Exit::TooManyFailures)
     }
 
-    /// Pauses a run in which too much has failed, so that nobody else goes on with it either until
-    /// somebody has looked.
+    /// Pauses a run with too many failures, so that other processes stop as well until an operator
+    /// resumes it.
     async fn stop_for_failures(&self) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, .. } = self;
-        // There may be nothing left that a pause would keep anybody from.
+        // If no shard is left to claim, a pause has no effect.
         if is_settled(&coordinator.inspect_shards(TENANT, *run).await?) {
-            return self.end("is done but for what is parked").await;
+            return self.end(DONE_BUT_PARKED).await;
         }
         let op = OpId::from_raw(fastrand::u64(..));
         match coordinator.pause_run(TENANT, *run, op).await {
             Ok(_) => {}
-            // Others were through with it before.
+            // Other processes have completed the run meanwhile.
             Err(RunTransitionError::RunTerminal(ended)) if ended.status == RunStatus::Done => {
-                return self.end("is done").await;
+                return self.end(DONE).await;
             }
             Err(error) => {
-                return Err(error).context("too many items failed, and the run cannot be paused");
+                return Err(error).context("too many items failed, but the run cannot be paused");
             }
         }
         coordinator.close().await?;
-        view.failed_too_often(&how_to_go_on(*name, description.at_dispatch));
+        view.too_many_failures(&how_to_resume(*name, description.at_dispatch));
         Ok(Exit::TooManyFailures)
     }
 }
 
-/// What a worker gave up for, with what helps, if that is known.
-fn advised(error: WorkerError) -> anyhow::Error {
+/// A worker's error, with the remedy where one is known.
+fn with_advice(error: WorkerError) -> anyhow::Error {
     match &error {
         WorkerError::TooManyParked { reason: SplitInvalid::ShardLimitExceeded(_), .. } => {
-            anyhow::anyhow!("{error}; {HOW_TO_MAKE_ROOM}")
+            anyhow::anyhow!("{error}; {HOW_TO_FREE_SHARDS}")
         }
         _ => error.into(),
     }
 }
 
-/// What helps when a run is paused because too much has failed in it. Where items count when they
-/// are handed out, nothing is parked.
-fn how_to_go_on(name: RunName, at_dispatch: bool) -> String {
+/// The remedy for a run that was paused after too many failures. With `--at-dispatch` no item is
+/// parked.
+fn how_to_resume(name: RunName, at_dispatch: bool) -> String {
     let again = "the same command with a higher --max-failures";
     if at_dispatch {
         return format!(
-            "the run is paused. What failed was told, and will be in the results; to go on, say \
-             `shardwright resume {name}` and then {again}"
+            "the run is paused. The errors are listed above and will be in the results. To \
+             continue, run `shardwright resume {name}` and then {again}"
         );
     }
     format!(
-        "the run is paused. `shardwright parked {name}` shows why; to go on, say `shardwright \
-         resume {name}` and then `shardwright retry --parked {name}`, or {again}"
+        "the run is paused. `shardwright parked {name}` lists the errors. To continue, run \
+         `shardwright resume {name}` and then `shardwright retry --parked {name}`, or {again}"
     )
 }
 
@@ -269,16 +271,16 @@ mod tests {
     use shardwright_jobs::description::Results;
 
     #[tokio::test]
-    async fn journals_that_cannot_be_published_hide_no_other_error() {
+    async fn unpublished_journals_hide_no_other_error() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let Begun { name, run, description, connector, .. } = begun;
         let (coordinator, view) =
             (&bench.coordinator, View::new(true, name, description.source.clone()));
         let progress = Progress::new(coordinator, run, &connector);
-        let objects = Results::Objects { url: "memory:///results".to_owned() };
+        let objects = Results::Objects { url: "memory:///results".into() };
         let output = Output::of(&objects, &bench.state, name).await.unwrap();
-        // A file is in the way of the journals.
+        // A file has the path of the journal folder.
         let folder = output.journal_folder(run);
         std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
         std::fs::write(&folder, "").unwrap();
@@ -296,21 +298,22 @@ mod tests {
         let died = context.ended(Err(WorkerError::SlotDied), &progress).await.unwrap_err();
         assert!(matches!(died.downcast_ref(), Some(WorkerError::SlotDied)), "{died:#}");
         let unwritten = context.ended(Ok(RunOutcome::Done), &progress).await.unwrap_err();
-        let place = folder.display().to_string();
-        assert!(format!("{unwritten:#}").contains(&place), "{unwritten:#}");
+        let path = folder.display().to_string();
+        assert!(format!("{unwritten:#}").contains(&path), "{unwritten:#}");
         let stopped = context.ended(Ok(RunOutcome::Stopped), &progress).await;
         assert_eq!(stopped.unwrap(), Exit::Interrupted);
     }
 
     #[test]
-    fn where_nothing_more_can_be_set_aside_it_is_said_how_to_make_room() {
+    fn full_shard_limit_is_reported_with_the_remedy() {
         let full = ShardLimitViolation { scope: ShardLimitScope::Tenant, additional: 1, max: 9 };
-        for (reason, is_room) in [
+        for (reason, gc_helps) in [
             (SplitInvalid::ShardLimitExceeded(full), true),
             (SplitInvalid::SpawnLimitExceeded { spawned: 1, additional: 1, max: 1 }, false),
         ] {
-            let told = advised(WorkerError::TooManyParked { item: "a".to_owned(), reason });
-            assert_eq!(told.to_string().contains("shardwright gc --keep-days"), is_room, "{told}");
+            let error = with_advice(WorkerError::TooManyParked { item: "a".to_owned(), reason });
+            let has_advice = error.to_string().contains("shardwright gc --keep-days");
+            assert_eq!(has_advice, gc_helps, "{error}");
         }
     }
 }

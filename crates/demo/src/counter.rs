@@ -9,12 +9,12 @@ use shardwright_store::{
 
 use crate::record::Record;
 
-/// The name under which clients know the type.
+/// The name of the object type for clients.
 pub const TYPE: &str = "Counter";
 
-/// How often something is tried anew because something else was stored in between.
-const TRIES: usize = 8;
-/// How many counters are read at a time.
+/// How often a write is retried after a conflict.
+const ATTEMPTS: usize = 8;
+/// The number of counters per page of a scan.
 const PAGE: usize = 1_000;
 
 /// The counters of a cluster, in a store.
@@ -24,13 +24,13 @@ pub struct Counters<S> {
     prefix: Arc<str>,
 }
 
-/// A counter while it is on a node.
+/// A counter that is active on a node.
 #[derive(Debug)]
 pub struct Counter {
     key: Key,
-    /// The fence of the claim by which this node has the shard.
+    /// The fence of this node's claim on the shard.
     fence: FenceEpoch,
-    /// What is stored; not known after a write of which nobody knows whether it happened.
+    /// The stored value. `None` after a write with unknown outcome.
     stored: Option<Stored>,
 }
 
@@ -52,13 +52,13 @@ impl<S: Store> Counters<S> {
         Self { store, prefix: format!("counter/{name}/").into() }
     }
 
-    /// What a node has to know to serve them.
+    /// The object types for a node that serves the counters.
     #[must_use]
     pub fn types(&self) -> ObjectTypes {
         ObjectTypes::new().with(TYPE, self.clone())
     }
 
-    /// What all counters together have counted, as it is stored.
+    /// The sum of all stored counters.
     pub async fn total(&self) -> Result<i128, ScanError> {
         let range = StoreRange::prefix(self.prefix.as_bytes().to_vec());
         let (mut total, mut page) = (0, ScanFrom::first(PAGE));
@@ -74,10 +74,10 @@ impl<S: Store> Counters<S> {
         }
     }
 
-    /// Reads a counter and makes it this holder's: from here on the store accepts nothing any more
-    /// from whoever had it before.
+    /// Reads a counter, and writes this holder's fence. From then on the store rejects writes of
+    /// earlier holders.
     async fn take_over(&self, key: &Key, fence: FenceEpoch) -> Result<Stored, ObjectError> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let loaded = self.store.load(std::slice::from_ref(key)).await;
             let found = loaded.map_err(ObjectError::refused)?.values.into_iter().next().flatten();
             let (value, expect) = match found {
@@ -95,35 +95,35 @@ impl<S: Store> Counters<S> {
             };
             match self.store.commit(put(key, expect, Record { value, fence })?).await {
                 Ok(revision) => return Ok(Stored { value, revision }),
-                // Somebody was faster, or it may have happened: the next look tells.
+                // Another write came first, or the outcome is unknown. Read again.
                 Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
                 Err(error) => return Err(ObjectError::refused(error)),
             }
         }
-        Err(ObjectError::refused("others write the same counter all the time"))
+        Err(ObjectError::refused("too many concurrent writes to this counter; try again"))
     }
 
     async fn add(&self, counter: &mut Counter, amount: i64) -> Result<i64, ObjectError> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let Stored { value, revision } = self.known(counter).await?;
             let sum = value.checked_add(amount);
-            let value = sum.ok_or_else(|| ObjectError::refused("it cannot count that far"))?;
+            let value = sum.ok_or_else(|| ObjectError::refused("the counter would overflow"))?;
             let record = Record { value, fence: counter.fence };
             let commit = put(&counter.key, Expect::At(revision), record)?;
-            // Until the answer is there, nobody knows.
+            // The outcome is unknown until the store answers, even if this call is dropped.
             counter.stored = None;
             match self.store.commit(commit).await {
                 Ok(revision) => {
                     counter.stored = Some(Stored { value, revision });
                     return Ok(value);
                 }
-                // Either a later holder has it, or a write of our own came late. Looking tells.
+                // A later holder wrote, or an earlier write of our own arrived late. Read again.
                 Err(CommitError::Conflict(_)) => {}
                 Err(CommitError::Unknown(_)) => return Err(ObjectError::Unknown),
                 Err(error) => return Err(ObjectError::refused(error)),
             }
         }
-        Err(ObjectError::refused("others write the same counter all the time"))
+        Err(ObjectError::refused("too many concurrent writes to this counter; try again"))
     }
 
     async fn known(&self, counter: &mut Counter) -> Result<Stored, ObjectError> {
@@ -141,7 +141,9 @@ impl<S: Store> ObjectType for Counters<S> {
 
     async fn activate(&self, activation: &Activation) -> Result<Counter, ObjectError> {
         let fence = activation.fence;
-        let fence = fence.ok_or_else(|| ObjectError::refused("a counter lives in a shard"))?;
+        let fence = fence.ok_or_else(|| {
+            ObjectError::refused("a counter needs a shard; use an object id without a node")
+        })?;
         let key = Key::from(format!("{}{}", self.prefix, activation.object.id.as_str()));
         let stored = Some(self.take_over(&key, fence).await?);
         Ok(Counter { key, fence, stored })
@@ -158,17 +160,19 @@ impl<S: Store> ObjectType for Counters<S> {
             "add" => {
                 let amount =
                     str::from_utf8(&payload).ok().and_then(|text| text.trim().parse().ok());
-                let amount = amount.ok_or_else(|| ObjectError::refused("add wants a number"))?;
+                let amount = amount.ok_or_else(|| {
+                    ObjectError::refused("the payload of `add` must be an integer")
+                })?;
                 self.add(counter, amount).await?
             }
             "get" => self.known(counter).await?.value,
-            _ => return Err(ObjectError::refused("a counter knows `add` and `get`")),
+            _ => return Err(ObjectError::refused("unknown method; use `add` or `get`")),
         };
         Ok(value.to_string().into())
     }
 }
 
-/// A write that happens only if nobody has written the counter since.
+/// A write that succeeds only if the counter still has the expected revision.
 fn put(key: &Key, expect: Expect, record: Record) -> Result<Commit, ObjectError> {
     let commit = Commit::builder().expect(key.clone(), expect);
     commit.put(key.clone(), record.to_string()).build().map_err(ObjectError::refused)
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_counter_goes_on_where_the_last_holder_left_it() {
+    async fn next_holder_continues_from_the_stored_value() {
         let counters = counters();
         let mut first = on_node(&counters, 1).await.unwrap();
         assert_eq!(counters.add(&mut first, 5).await, Ok(5));
@@ -207,12 +211,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_holder_that_was_replaced_writes_nothing_any_more() {
+    async fn replaced_holder_is_fenced() {
         let counters = counters();
         let mut paused = on_node(&counters, 1).await.unwrap();
         assert_eq!(counters.add(&mut paused, 1).await, Ok(1));
         let mut next = on_node(&counters, 2).await.unwrap();
-        // Even before the next holder has counted anything.
+        // The fence holds even before the next holder adds.
         assert_eq!(counters.add(&mut paused, 10).await, Err(ObjectError::StaleFence));
         assert_eq!(counters.add(&mut next, 1).await, Ok(2));
         assert_eq!(counters.add(&mut paused, 10).await, Err(ObjectError::StaleFence));
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_does_not_count_further_than_it_can() {
+    async fn overflowing_add_is_refused() {
         let counters = counters();
         let mut counter = on_node(&counters, 1).await.unwrap();
         assert_eq!(counters.add(&mut counter, i64::MAX).await, Ok(i64::MAX));

@@ -1,16 +1,16 @@
-//! Counters that live in the shards of a cluster.
+//! Counters as objects in the shards of a cluster: the smallest service that loses no increment.
 //!
-//! It is the smallest service that loses nothing. [`Counters`] is the type of objects: what a
-//! counter is while it is on a node, and how it answers `add` and `get`. [`Record`] is what is
-//! stored of it. [`Load`] is many clients at once that record every answer, and [`Verdict`]
-//! compares their records with what is stored.
+//! [`Counters`] is the object type: it activates a counter on a node, and handles `add` and `get`.
+//! [`Record`] is the stored form of a counter. [`Load`] makes many calls at once and records every
+//! answer. [`Verdict`] compares these records with the store.
 //!
-//! **The fence goes to the store.** A node that is stopped for a while, and replaced, does not know
-//! that. What it was about to write when it was stopped it may still write when it goes on. So each
-//! counter is stored together with the fence of the node that wrote it last, the first thing that a
-//! node does about a counter is to write its own fence there, and every write names the revision
-//! that it follows. From then on no write of an earlier holder is accepted: what it writes follows
-//! a revision that has gone.
+//! **The store checks the fence.** A node that was stopped and replaced does not know it, and may
+//! still send a write when it continues. Three rules make the store reject such a write:
+//!
+//! - Each counter is stored with the fence of the node that wrote it last.
+//! - On activation, a node first writes its own fence.
+//! - Every write names the revision that it replaces. A write of an earlier holder names an old
+//!   revision.
 #![forbid(unsafe_code)]
 
 mod counter;
@@ -21,4 +21,4 @@ mod verdict;
 pub use counter::{Counter, Counters, TYPE};
 pub use load::{Failure, Load, LoadOptions, Tally};
 pub use record::{Record, RecordError};
-pub use verdict::{Recorded, Trouble, Verdict};
+pub use verdict::{Fault, Recorded, Verdict};

@@ -1,4 +1,4 @@
-//! Clients that count, and log the outcome of each call.
+//! Clients that increment counters, and record the outcome of each call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,25 +13,25 @@ use tonic::{Request, Status};
 
 use crate::counter::TYPE;
 
-/// How often calls are made that are due.
+/// The interval at which due calls are made.
 const TICK: Duration = Duration::from_millis(5);
-/// How many failures are kept; all are counted.
-const KEPT: usize = 10_000;
+/// The number of failures that are kept. All are counted.
+const FAILURES_MAX: usize = 10_000;
 
-/// What clients do.
+/// The load to generate.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// The addresses of gates, which are used in turn.
+    /// The addresses of gates, used in turn.
     pub gates: Vec<String>,
-    /// How many calls are made a second, whether those before were answered or not.
+    /// Calls per second. Calls do not wait for earlier answers.
     pub rate: u32,
-    /// How many counters there are.
+    /// The number of counters.
     pub counters: u32,
-    /// How long a call may take. It is made once, and late is failed.
+    /// The deadline of a call. Calls are not retried, and a late answer counts as failed.
     pub deadline: Duration,
 }
 
-/// Clients at work.
+/// A running load.
 #[derive(Debug)]
 pub struct Load {
     log: Arc<CallLog>,
@@ -39,35 +39,35 @@ pub struct Load {
     task: JoinHandle<()>,
 }
 
-/// What has become of calls.
+/// The outcomes of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Calls that were made.
+    /// Calls made.
     pub begun: u64,
-    /// Calls that were answered: each has counted one.
+    /// Calls with a successful answer: each is one increment.
     pub acknowledged: u64,
-    /// Calls that failed, or were answered late.
+    /// Calls that failed, or whose answer was late.
     pub failed: u64,
-    /// Calls among them of which nobody knows whether they have counted.
+    /// Failed calls with unknown outcome.
     pub unknown: u64,
     /// The first failures.
     pub failures: Vec<Failure>,
-    /// How long each call took, failed or not, in the order in which they ended.
+    /// The latency of each call, failed or not, in the order in which they ended.
     pub latencies: Vec<Duration>,
-    /// How many calls were made in each second.
+    /// Calls made in each second.
     pub begun_by_second: Vec<u64>,
 }
 
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which counter was called.
+    /// The number of the counter.
     pub counter: u64,
-    /// When it was made, from the beginning of the load.
+    /// When it was made, since the start of the load.
     pub begun_at: Duration,
     /// When it failed.
     pub ended_at: Duration,
-    /// Why.
+    /// The error.
     pub why: String,
 }
 
@@ -77,7 +77,7 @@ struct CallLog {
     tally: Mutex<Tally>,
 }
 
-/// What became of one call.
+/// The outcome of one call.
 enum Outcome {
     Counted,
     NotCounted(String),
@@ -85,7 +85,7 @@ enum Outcome {
 }
 
 impl Load {
-    /// Begins.
+    /// Starts the load.
     pub fn start(options: LoadOptions) -> Result<Self, tonic::transport::Error> {
         let gate = |address: &String| -> Result<_, tonic::transport::Error> {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true);
@@ -98,22 +98,22 @@ impl Load {
         Ok(Self { log, stop, task })
     }
 
-    /// How long it has been going on.
+    /// The time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.log.start.elapsed()
     }
 
-    /// What has become of calls so far.
+    /// The outcomes so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.log.lock().clone()
     }
 
-    /// Makes no more calls, waits for those under way, and says what has become of all.
+    /// Makes no more calls, waits for those in flight, and returns all outcomes.
     pub async fn stop(self) -> Tally {
         self.stop.send_replace(true);
-        // It ends by itself: each call has its deadline.
+        // The task ends, because each call has a deadline.
         let _ended = self.task.await;
         self.log.lock().clone()
     }
@@ -158,7 +158,7 @@ impl CallLog {
             }
         };
         tally.failed += 1;
-        if tally.failures.len() < KEPT {
+        if tally.failures.len() < FAILURES_MAX {
             tally.failures.push(Failure { counter, begun_at, ended_at, why });
         }
     }
@@ -180,12 +180,12 @@ async fn drive(
             _ = ticks.tick() => {}
         }
         while calls.try_join_next().is_some() {}
-        // By the clock, so that what was missed is made up for.
+        // Computed from the clock, so that missed ticks are made up for.
         let due = log.start.elapsed().as_millis() * u128::from(options.rate) / 1_000;
         while u128::from(begun) < due {
             let at = usize::try_from(begun).unwrap_or_default() % gates.len().max(1);
             let Some(gate) = gates.get(at) else { return };
-            // Neighbours in time are not neighbours among counters.
+            // A large prime step spreads consecutive calls over the counters.
             let counter = begun.wrapping_mul(7_919) % u64::from(options.counters.max(1));
             let (gate, log) = (gate.clone(), Arc::clone(&log));
             calls.spawn(one_call(gate, counter, options.deadline, log));
@@ -220,7 +220,7 @@ async fn one_call(
 fn meaning(status: &Status) -> Outcome {
     match error_of_status(status) {
         Some(error) if error.effect() == Effect::Unknown => Outcome::Unknown(error.to_string()),
-        // A counter that says no has not counted.
+        // A counter that returned an error did not add.
         Some(error) => Outcome::NotCounted(error.to_string()),
         None => Outcome::Unknown(status.to_string()),
     }

@@ -3,22 +3,22 @@ use std::str::FromStr;
 
 use shardwright_contracts::FenceEpoch;
 
-/// What is stored of a counter, as text: `<value> <fence>`.
+/// A stored counter, as text: `<value> <fence>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How far it has counted.
+    /// The value of the counter.
     pub value: i64,
-    /// The highest fence that anybody wrote it with.
+    /// The fence of the last writer.
     pub fence: FenceEpoch,
 }
 
-/// What is stored is no counter.
+/// Stored bytes that are not a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what is stored is no counter")]
+#[error("the stored value is not a counter")]
 pub struct RecordError;
 
 impl Record {
-    /// Reads what is stored.
+    /// Decodes stored bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         str::from_utf8(bytes).map_err(|_| RecordError)?.parse()
     }

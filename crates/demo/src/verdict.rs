@@ -1,84 +1,83 @@
-//! Whether promises were kept.
+//! Checks whether the cluster kept its promises.
 
 use std::time::Duration;
 
 use crate::load::{Failure, Tally};
 
-/// How much longer than a session it may take until calls are answered again.
+/// The time beyond the session TTL within which calls must succeed again.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// How many calls are told of that failed for nothing; all are counted.
+/// The number of unexplained failures that are listed. All are counted.
 const SHOWN: usize = 20;
 
-/// Something unplanned that was done, during which calls may fail.
+/// An injected fault, after which calls may fail for a while.
 #[derive(Clone, Copy, Debug)]
-pub struct Trouble {
-    /// What it is called.
+pub struct Fault {
+    /// The name of the fault.
     pub name: &'static str,
-    /// When, from the beginning of the load.
+    /// When it happened, since the start of the load.
     pub at: Duration,
 }
 
-/// What is judged.
+/// The records to check.
 pub struct Recorded<'a> {
-    /// What clients recorded.
+    /// The records of the clients.
     pub tally: &'a Tally,
-    /// What was done, in order.
-    pub troubles: &'a [Trouble],
-    /// What is stored in the end.
+    /// The injected faults, in order.
+    pub faults: &'a [Fault],
+    /// The sum of the stored counters at the end.
     pub total: i128,
     /// The TTL of a node's session.
     pub session: Duration,
-    /// What was seen to go wrong already.
+    /// Broken promises that were found before.
     pub broken: Vec<String>,
 }
 
-/// What came of it.
+/// The result of the check.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// What was promised and not kept, each in a sentence.
+    /// The broken promises, one sentence each.
     pub broken: Vec<String>,
-    /// Calls that failed though nothing unplanned was done.
-    pub failed_for_nothing: u64,
-    /// Calls that were answered and are not in the store.
+    /// Calls that failed although no fault explains it.
+    pub failed_without_fault: u64,
+    /// Acknowledged increments that are not in the store.
     pub lost: i128,
-    /// For each trouble, how long after it the last call was made that failed.
+    /// For each fault, the time from it to the start of the last failed call.
     pub recoveries: Vec<(&'static str, Duration)>,
 }
 
 impl Verdict {
-    /// Compares the records of clients with what is stored.
+    /// Compares the records of the clients with the store.
     #[must_use]
     pub fn of(recorded: Recorded<'_>) -> Self {
-        let Recorded { tally, troubles, total, session, broken } = recorded;
+        let Recorded { tally, faults, total, session, broken } = recorded;
         let mut verdict = Self { broken, ..Self::default() };
         let allowed = session + SLACK;
-        let mut unforgiven = Vec::new();
-        verdict.recoveries = troubles.iter().map(|one| (one.name, Duration::ZERO)).collect();
+        let mut unexplained = Vec::new();
+        verdict.recoveries = faults.iter().map(|fault| (fault.name, Duration::ZERO)).collect();
         for failure in &tally.failures {
-            let cause = troubles.iter().rposition(|one| is_of(failure, one, allowed));
-            match cause.and_then(|at| troubles.get(at).zip(verdict.recoveries.get_mut(at))) {
-                Some((trouble, (_, recovery))) => {
-                    *recovery = (*recovery).max(failure.begun_at.saturating_sub(trouble.at));
+            let cause = faults.iter().rposition(|fault| explains(fault, failure, allowed));
+            match cause.and_then(|at| faults.get(at).zip(verdict.recoveries.get_mut(at))) {
+                Some((fault, (_, recovery))) => {
+                    *recovery = (*recovery).max(failure.begun_at.saturating_sub(fault.at));
                 }
                 None => {
-                    verdict.failed_for_nothing += 1;
-                    unforgiven.push(failure);
+                    verdict.failed_without_fault += 1;
+                    unexplained.push(failure);
                 }
             }
         }
-        for failure in unforgiven.iter().take(SHOWN) {
+        for failure in unexplained.iter().take(SHOWN) {
             let Failure { counter, begun_at, ended_at, why } = failure;
             let (begun, ended) = (begun_at.as_secs_f64(), ended_at.as_secs_f64());
             verdict.broken.push(format!(
-                "a call to counter {counter} that was made at {begun:.3} s failed at {ended:.3} s: \
-                 {why}"
+                "call to counter {counter}, made at {begun:.3} s, failed at {ended:.3} s: {why}"
             ));
         }
         let kept = tally.failures.len() as u64;
         if tally.failed > kept {
             verdict.broken.push(format!(
-                "{} calls failed, and only of the first {kept} is it known when and why",
+                "{} calls failed, but only the first {kept} failures were recorded",
                 tally.failed
             ));
         }
@@ -90,19 +89,19 @@ impl Verdict {
         let (acknowledged, unknown) = (i128::from(tally.acknowledged), i128::from(tally.unknown));
         self.lost = (acknowledged - total).max(0);
         if self.lost > 0 {
-            self.broken.push(format!("{} increments were answered and are lost", self.lost));
+            self.broken.push(format!("{} acknowledged increments are lost", self.lost));
         }
         if total > acknowledged + unknown {
-            let much = total - acknowledged - unknown;
-            self.broken.push(format!("{much} increments were counted that nobody made"));
+            let excess = total - acknowledged - unknown;
+            self.broken.push(format!("the store has {excess} increments that no client made"));
         }
     }
 }
 
-/// Whether a call may have failed because of some trouble: it ended after that had begun, and was
-/// made before it should have been over.
-fn is_of(failure: &Failure, trouble: &Trouble, allowed: Duration) -> bool {
-    failure.ended_at >= trouble.at && failure.begun_at <= trouble.at + allowed
+/// Whether a fault may be the cause of a failed call: the call ended after the fault, and was made
+/// within the allowed recovery time.
+fn explains(fault: &Fault, failure: &Failure, allowed: Duration) -> bool {
+    failure.ended_at >= fault.at && failure.begun_at <= fault.at + allowed
 }
 
 #[cfg(test)]
@@ -126,23 +125,23 @@ mod tests {
 
     fn verdict_of(tally: &Tally, total: i128) -> Verdict {
         let ms = Duration::from_millis;
-        let troubles = [Trouble { name: "kill", at: ms(10_000) }];
+        let faults = [Fault { name: "kill", at: ms(10_000) }];
         let (session, broken) = (ms(3_000), Vec::new());
-        Verdict::of(Recorded { tally, troubles: &troubles, total, session, broken })
+        Verdict::of(Recorded { tally, faults: &faults, total, session, broken })
     }
 
     #[test]
-    fn failures_are_forgiven_around_a_trouble_only() {
+    fn failures_are_allowed_only_around_a_fault() {
         let fine = judged(&[(9_000, 10_000), (14_900, 16_900)], 11);
         assert!(fine.broken.is_empty(), "{fine:?}");
         assert_eq!(fine.recoveries, [("kill", Duration::from_millis(4_900))]);
         for bad in [(7_000, 9_000), (15_100, 15_200)] {
-            assert_eq!(judged(&[bad], 11).failed_for_nothing, 1, "{bad:?}");
+            assert_eq!(judged(&[bad], 11).failed_without_fault, 1, "{bad:?}");
         }
     }
 
     #[test]
-    fn failures_that_nobody_has_kept_are_not_forgiven() {
+    fn unrecorded_failures_break_the_promise() {
         let (at, why) = (Duration::from_millis(10_500), "no answer in time".to_owned());
         let kept = Failure { counter: 1, begun_at: at, ended_at: at, why };
         let tally = Tally { acknowledged: 10, failed: 2, failures: vec![kept], ..Tally::default() };
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_stored_and_nothing_else() {
+    fn stored_increments_match_the_answers() {
         for (total, is_fine) in [(9, false), (10, true), (11, true), (12, false)] {
             assert_eq!(judged(&[(9_000, 10_000)], total).broken.is_empty(), is_fine, "{total}");
         }

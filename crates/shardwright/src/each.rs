@@ -1,4 +1,4 @@
-//! A handler made of a function of one item.
+//! A handler that calls a function for each item.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,19 +7,20 @@ use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
-/// Why an item failed. Any error converts into one; the item is then retried before it is parked.
+/// Why an item failed. Any error converts into a retryable one, so `?` works in the function of
+/// [`Run::each`](crate::Run::each).
 pub struct ItemError {
     detail: String,
     is_retryable: bool,
 }
 
 impl ItemError {
-    /// A failure that a retry may help against.
+    /// A failure that a retry may fix. After the last retry, the item is parked.
     pub fn retryable(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), is_retryable: true }
     }
 
-    /// A failure that no retry helps against.
+    /// A failure that no retry fixes. The item is parked at once.
     pub fn permanent(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), is_retryable: false }
     }
@@ -56,7 +57,8 @@ impl fmt::Debug for ItemError {
     }
 }
 
-/// What a handler returns for an item: bytes for the results, or none.
+/// What the function of [`Run::each`](crate::Run::each) returns for an item: bytes for the results.
+/// The unit type `()` adds none.
 pub trait IntoResult: Send {
     /// The bytes to append to the results.
     fn into_result(self) -> Vec<u8>;

@@ -1,4 +1,4 @@
-//! What a run returns: its outcome, or an error.
+//! The outcome of a run, and its errors.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use shardwright_worker::connector::ConnectorError;
 pub enum RunEnd {
     /// All items are done or parked.
     Finished,
-    /// The process was stopped; running it again resumes the run.
+    /// The process was stopped. Running the same name again resumes the run.
     Stopped,
 }
 
-/// The outcome of a run so far.
+/// The outcome of a run, over all processes that worked on it so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
+    /// How the run ended for this process.
     pub end: RunEnd,
-    /// Items done by all processes together.
+    /// Items done.
     pub items: u64,
     /// Items that failed and were parked.
     pub parked: u64,
-    /// The path or URL of the result file; none before the run is finished.
+    /// The path or URL of the result file. None before the run is finished.
     pub results: Option<String>,
 }
 
@@ -48,16 +48,16 @@ pub enum Error {
     /// The URL names no store.
     #[error("{0}")]
     Url(String),
-    /// The name of a run is too long or has characters beside letters, digits, `-`, `_`, `.`.
+    /// The name of a run is too long, or has characters other than letters, digits, `-`, `_`, `.`.
     #[error("{0}")]
     Name(String),
     /// The caller is not on a tokio runtime.
-    #[error("there is no tokio runtime")]
+    #[error("a run must be started on a tokio runtime")]
     NoRuntime,
     /// The run has no source.
-    #[error("the run {name} needs a source")]
+    #[error("run {name} has no source; call `source` before its handler")]
     NoSource {
-        /// Its name.
+        /// The name of the run.
         name: String,
     },
     /// The source cannot be read.
@@ -67,14 +67,14 @@ pub enum Error {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// The run was paused, cancelled or failed.
-    #[error("the run {name} is {status}")]
+    #[error("run {name} is {status}")]
     NotActive {
-        /// Its name.
+        /// The name of the run.
         name: String,
         /// Its status.
         status: &'static str,
     },
-    /// The run cannot be started, joined or concluded.
+    /// The run could not be started, joined or finished, for example because its source changed.
     #[error("{message}")]
     Job {
         /// What went wrong, with its causes.

@@ -23,7 +23,8 @@ use crate::Shardwright;
 use crate::each::{Each, IntoResult, ItemError};
 use crate::outcome::{Error, Outcome, Result, RunEnd};
 
-/// A run by its name, with what it is begun with if it is not there.
+/// A named run and its settings. [`each`](Self::each) or [`handler`](Self::handler) starts, joins
+/// or resumes it.
 pub struct Run<'a> {
     shardwright: &'a Shardwright,
     name: &'a str,
@@ -52,79 +53,80 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reads items from a connector. A run that is joined or resumed must have the same source.
+    /// Sets the source. Joining or resuming a run requires the source that it was started with.
     ///
-    /// A [`Tree`](crate::connectors::Tree) in which results or the store lie must be opened with
-    /// their folders left out.
+    /// If the store or the results are inside of a [`Tree`](crate::connectors::Tree), name their
+    /// folders in [`TreeOptions`](crate::connectors::TreeOptions::state_folders).
     #[must_use]
     pub fn source(mut self, connector: impl Connector) -> Self {
         self.source = Some(SharedConnector::new(connector));
         self
     }
 
-    /// Puts results into a folder, or below the URL of an object store. When the run is finished,
-    /// each result is there exactly once, in the order of keys, in the file `results.jsonl`.
-    /// Processes on other machines must reach the same place.
+    /// Writes results to a folder, or below the URL of an object store. Every process of the run
+    /// must reach the same location. When the run is finished, the file `results.jsonl` there holds
+    /// each result exactly once, in key order.
     ///
-    /// By default they go to the folder `runs/NAME` beside a store in a folder, and on a shared
-    /// store every machine keeps its own.
+    /// Default: `runs/NAME` in the folder of the store. With a store on etcd, each machine keeps
+    /// the results of its own work.
     #[must_use]
-    pub fn results(mut self, place: impl Into<OsString>) -> Self {
-        self.results = Some(place.into());
+    pub fn results(mut self, location: impl Into<OsString>) -> Self {
+        self.results = Some(location.into());
         self
     }
 
-    /// Begins a new run, even if there is one of that name.
+    /// Starts the run over, even if there is one of that name.
     #[must_use]
     pub const fn fresh(mut self) -> Self {
         self.fresh = true;
         self
     }
 
-    /// Works on so many shards at a time [default: one per core].
+    /// Sets the number of shards processed at a time [default: one per core].
     #[must_use]
     pub const fn workers(mut self, workers: usize) -> Self {
         self.options.slots = workers;
         self
     }
 
-    /// Works on so many items of each shard at a time [default: 1].
+    /// Sets the number of items of a shard processed at a time [default: 1].
     #[must_use]
     pub const fn in_flight(mut self, items: usize) -> Self {
         self.options.in_flight = items;
         self
     }
 
-    /// Retries a failing item so many times [default: 2].
+    /// Sets how often a failing item is retried before it is parked [default: 2].
     #[must_use]
     pub const fn retries(mut self, retries: u32) -> Self {
         self.options.retry.retries = retries;
         self
     }
 
-    /// Lets the lease of a silent process expire after so long, in whole seconds [default: 10].
+    /// Sets the lease in whole seconds [default: 10]. Shards of a killed process are taken over
+    /// when it expires.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Stops early when told so: items at work are finished, and shards are released.
+    /// Stops early on a signal: items in progress are finished, and shards are released.
     #[must_use]
     pub fn stop(mut self, stop: StopSignal) -> Self {
         self.stop = stop;
         self
     }
 
-    /// Reports what workers do.
+    /// Sets the receiver of events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// Calls a function for each item, and works until the run is finished or stopped. What it
-    /// returns is appended to the results; an item for which it fails is retried, then parked.
+    /// Calls a function for each item, until the run is finished or stopped. What the function
+    /// returns is appended to the results. An item for which it fails is retried, then parked.
     pub async fn each<F, R, T>(self, function: F) -> Result<Outcome>
     where
         F: Fn(Item) -> R + Send + Sync + 'static,
@@ -134,7 +136,7 @@ impl<'a> Run<'a> {
         self.handler(Each(function)).await
     }
 
-    /// The same with a handler of any kind.
+    /// Passes batches of items to a handler, until the run is finished or stopped.
     pub async fn handler(self, handler: impl Handler) -> Result<Outcome> {
         let begun = self.begin().await?;
         if self.is_done(begun.run).await? {
@@ -159,11 +161,11 @@ impl<'a> Run<'a> {
             .observer(journal)
             .run()
             .await;
-        // Whatever happened, other processes learn what was met in the source here.
-        let handed_in = output.publish_journals(*run).await.map_err(Error::job);
+        // Also after a failure, so that the receipt has the skipped entries of this process.
+        let published = output.publish_journals(*run).await.map_err(Error::job);
         match end? {
             RunOutcome::Done | RunOutcome::Parked { .. } => {
-                handed_in?;
+                published?;
                 self.conclude(&begun).await
             }
             RunOutcome::Stopped => self.progress(*run).await,
@@ -188,7 +190,7 @@ impl<'a> Run<'a> {
         begin_library(store, coordinator, state, &options, source).await.map_err(Error::job)
     }
 
-    /// Whether nothing is left to do; an error if nothing may be done.
+    /// Whether the run is done. An error if it is paused, failed or cancelled.
     async fn is_done(&self, run: RunId) -> Result<bool> {
         let record = self.shardwright.coordinator.get_run(TENANT, run).await.map_err(Error::job)?;
         let status = match record.status {
@@ -211,11 +213,11 @@ impl<'a> Run<'a> {
             end: RunEnd::Finished,
             items: receipt.keys,
             parked: receipt.parked.len() as u64,
-            results: Some(output.place(RESULTS)),
+            results: Some(output.location(RESULTS)),
         })
     }
 
-    /// How far the run is.
+    /// Counts what is done and parked so far.
     async fn progress(&self, run: RunId) -> Result<Outcome> {
         let shards = self.shardwright.coordinator.inspect_shards(TENANT, run).await;
         let (mut items, mut parked) = (0, 0);

@@ -1,4 +1,4 @@
-//! Runs of the library: begun, joined, resumed, finished.
+//! Runs of the library: start, join, resume, finish.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::path::Path;
@@ -68,7 +68,7 @@ async fn a_finished_run_calls_no_handler_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_that_fails_for_good_is_parked_alone() {
+async fn a_permanently_failing_item_is_parked_alone() {
     let folder = tempfile::tempdir().unwrap();
     let shardwright = open(folder.path()).await;
     let run = shardwright.run("it").source(numbers(folder.path(), 10).await).workers(1);
@@ -83,7 +83,7 @@ async fn an_item_that_fails_for_good_is_parked_alone() {
     assert_eq!(results(&outcome), "0 1 2 3 4 5 6 8 9 ");
 }
 
-/// On one thread: neither may block what the other waits for.
+/// On one thread, so a task that blocks would stall the other.
 #[tokio::test]
 async fn two_tasks_of_a_process_finish_a_run_together() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ async fn two_tasks_of_a_process_finish_a_run_together() {
 }
 
 #[tokio::test]
-async fn a_run_with_another_source_is_refused() {
+async fn resuming_with_another_source_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let shardwright = open(folder.path()).await;
     let run = shardwright.run("it").source(numbers(folder.path(), 10).await);
@@ -113,7 +113,7 @@ async fn a_run_with_another_source_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn missing_or_invalid_inputs_are_named() {
     let url = Shardwright::open("redis://a").await.err().unwrap();
     assert!(matches!(url, Error::Url(_)), "{url}");
     let folder = tempfile::tempdir().unwrap();
@@ -123,4 +123,17 @@ async fn what_is_missing_is_named() {
     let run = shardwright.run("no name").source(numbers(folder.path(), 1).await);
     let no_name = run.each(async |_: Item| Ok(())).await.unwrap_err();
     assert!(matches!(no_name, Error::Name(_)), "{no_name}");
+}
+
+#[tokio::test]
+async fn state_of_another_user_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    // Only a privileged user can give a folder to another one.
+    if std::os::unix::fs::chown(&state, Some(54_321), None).is_ok() {
+        let opened = Shardwright::open(&format!("file:{}", state.display())).await;
+        let refused = opened.err().unwrap().to_string();
+        assert!(refused.contains("belongs to user 54321"), "{refused}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What can be said about clusters.
+//! The arguments of the cluster commands.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,66 +10,72 @@ use shardwright_placement::{
     ClusterConfig, NodeAddress, PinPolicy, ShardCount, ShardHash, Sharding,
 };
 
-/// Which cluster.
+use super::{example, with_codes};
+use crate::exit;
+
+/// Name, format and settings of a cluster.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster options")]
 pub(crate) struct ClusterChoice {
-    /// The cluster's name.
+    /// Name of the cluster.
     #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main")]
     #[arg(value_parser = parse_name)]
     pub(crate) name: ClusterName,
-    /// The cluster is stored as existing ones are: as text below PREFIX, like `/goverse`.
+    /// Use the text format of existing clusters, with keys below PREFIX (like `/goverse`).
     #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) seed_format: Option<String>,
-    /// How many shards it has [default: what is stored; 8192 for a new one]. One that others keep
-    /// as text may not tell, and then it must be said.
+    /// Number of shards [default: the stored number; 8192 for a new cluster].
     #[arg(global = true, long, value_name = "N", value_parser = parse_count)]
     pub(crate) shards: Option<ShardCount>,
-    /// How ids become shards: `fnv1a32` or `avalanche64` [default: what is stored; fnv1a32].
+    /// Hash from object ids to shards: `fnv1a32` or `avalanche64` [default: the stored hash;
+    /// fnv1a32 for a new cluster].
     #[arg(global = true, long, value_name = "HASH", value_parser = parse_hash)]
     pub(crate) hash: Option<ShardHash>,
     #[command(flatten)]
     pub(crate) behaviour: BehaviourArguments,
 }
 
-/// How a cluster behaves; all its nodes should be told the same.
+/// Settings of placement and membership. All nodes of a cluster should use the same values.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Placement options (use the same values on all nodes)")]
 pub(crate) struct BehaviourArguments {
-    /// How long the same nodes must be there before shards are placed or balanced.
+    /// Place or balance shards only after the set of nodes is unchanged for MS milliseconds.
     #[arg(global = true, long, value_name = "MS", default_value_t = 10_000, value_parser = ms())]
     pub(crate) stability_ms: u64,
-    /// How often nodes look for something to do if nothing tells them.
+    /// Check for pending moves every MS milliseconds, and after every change.
     #[arg(global = true, long, value_name = "MS", default_value_t = 5_000, value_parser = ms())]
     check_interval_ms: u64,
-    /// Most shards on their way for balance at a time [default: one in 128, at least one].
+    /// Move at most N shards for balance at a time [default: 1 in 128, at least 1].
     #[arg(global = true, long, value_name = "N")]
     batch_size: Option<NonZeroU32>,
-    /// How uneven shards may be before a rebalance begins, as a part of what a node should hold.
-    #[arg(global = true, long, value_name = "PART", default_value_t = 0.2)]
+    /// Rebalance when the fullest and the emptiest node differ by more than FRACTION of the
+    /// mean.
+    #[arg(global = true, long, value_name = "FRACTION", default_value_t = 0.2)]
     imbalance_threshold: f64,
-    /// Fewest nodes with which anything is placed or moved.
+    /// Place or move shards only while at least N nodes are members.
     #[arg(global = true, long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     min_quorum: NonZeroU32,
-    /// End a rebalance where it would not have begun, instead of when shards are spread evenly.
+    /// Stop a rebalance at the imbalance threshold, instead of spreading shards evenly.
     #[arg(global = true, long)]
     stop_at_threshold: bool,
-    /// Fail calls to shards that are on their way, instead of holding them.
+    /// Fail calls to a shard while it moves, instead of queueing them.
     #[arg(global = true, long)]
     strict: bool,
-    /// How long a shard stays where it was moved to, unless it must go.
+    /// After a move, wait MS milliseconds before moving the same shard for balance.
     #[arg(global = true, long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
     cooldown_ms: u64,
-    /// Most shards that one node gives or gets at a time.
+    /// Move at most N shards from or to one node at a time.
     #[arg(global = true, long, value_name = "N", default_value_t = in_flight().0)]
     in_flight_per_node: NonZeroU32,
-    /// Most shards that are on their way at a time.
+    /// Move at most N shards of the cluster at a time.
     #[arg(global = true, long, value_name = "N", default_value_t = in_flight().1)]
     in_flight: NonZeroU32,
-    /// What becomes of a pinned shard whose node is gone: `spill` has another node serve it until
-    /// its own is back, `wait` lets it wait.
+    /// Policy for a pinned shard whose node is gone: `spill` (another node serves it until its own
+    /// node returns) or `wait` (its calls wait for its own node).
     #[arg(global = true, long, value_name = "POLICY", default_value = "spill")]
     #[arg(value_parser = parse_pin_policy)]
     pin_policy: PinPolicy,
-    /// How long a member outlives its last sign of life.
+    /// Session TTL: remove a member that has not renewed its session for MS milliseconds.
     #[arg(global = true, long, value_name = "MS", default_value_t = 10_000)]
     #[arg(value_parser = session_ms())]
     session_ms: u64,
@@ -103,19 +109,19 @@ impl BehaviourArguments {
 pub(crate) struct NodeArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterChoice,
-    /// Where to receive calls of gates and other nodes; port 0 takes one that is free.
+    /// Listen for calls of gates and other nodes; port 0 picks a free port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
-    /// How others reach that [default: where it listens].
+    /// Address under which other processes reach the node [default: the listening address].
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) address: Option<NodeAddress>,
-    /// The node's share of the shards, relative to those of others.
+    /// Weight of the node: its share of the shards relative to other nodes.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub(crate) weight: NonZeroU32,
-    /// When this node leads, even out what shards bear instead of how many there are.
+    /// As leader, balance the load of shards instead of their number.
     #[arg(long)]
     pub(crate) balance_load: bool,
-    /// End when whoever started this is gone.
+    /// Exit when the parent process exits.
     #[arg(long, hide = true)]
     pub(crate) attached: bool,
 }
@@ -124,16 +130,16 @@ pub(crate) struct NodeArguments {
 pub(crate) struct GateArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterChoice,
-    /// Where to receive calls of clients over gRPC; port 0 takes one that is free.
+    /// Listen for client calls over gRPC; port 0 picks a free port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
-    /// Where to receive calls of clients over HTTP.
+    /// Listen for client calls over HTTP; port 0 picks a free port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) http: String,
-    /// How others see the gate [default: where it listens].
+    /// Address under which `cluster status` lists the gate [default: the listening address].
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) address: Option<NodeAddress>,
-    /// End when whoever started this is gone.
+    /// Exit when the parent process exits.
     #[arg(long, hide = true)]
     pub(crate) attached: bool,
 }
@@ -142,7 +148,7 @@ pub(crate) struct GateArguments {
 pub(crate) struct RouteArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterChoice,
-    /// The object's id.
+    /// Id of the object.
     #[arg(value_name = "OBJECT")]
     pub(crate) object: String,
 }
@@ -155,54 +161,63 @@ pub(crate) struct ClusterArguments {
     pub(crate) command: ClusterCommand,
 }
 
+const DRAIN_EXAMPLE: &str = "shardwright cluster drain 10.0.0.2:7000 --wait --timeout-ms 60000";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Shows nodes, gates, the leader, and what is not where it should be.
+    /// Show the leader, nodes, gates, and shards that are not on their target node.
+    #[command(after_help = example("shardwright cluster status"))]
     Status,
-    /// Shows what would be moved now, and why. Nothing is.
+    /// Show which shards the leader would move now, and why, without moving them.
+    #[command(after_help = example("shardwright cluster plan"))]
     Plan,
-    /// Moves a shard to a node.
+    /// Move a shard to a node.
+    #[command(after_help = example("shardwright cluster move 17 10.0.0.2:7000"))]
     Move {
-        /// The shard's number.
+        /// Number of the shard.
         #[arg(value_name = "SHARD", value_parser = parse_shard)]
         shard: ShardId,
-        /// The node's address.
+        /// Address of the node.
         #[arg(value_name = "NODE", value_parser = parse_address)]
         to: NodeAddress,
     },
-    /// Keeps a shard on a node: it is not moved for balance.
+    /// Pin a shard to a node, so that it is not moved for balance.
+    #[command(after_help = example("shardwright cluster pin 17 10.0.0.2:7000"))]
     Pin {
-        /// The shard's number.
+        /// Number of the shard.
         #[arg(value_name = "SHARD", value_parser = parse_shard)]
         shard: ShardId,
-        /// The node's address [default: where the shard should be now].
+        /// Address of the node [default: the shard's target node].
         #[arg(value_name = "NODE", value_parser = parse_address)]
         to: Option<NodeAddress>,
     },
-    /// Lets a pinned shard be moved again.
+    /// Remove the pin of a shard.
+    #[command(after_help = example("shardwright cluster unpin 17"))]
     Unpin {
-        /// The shard's number.
+        /// Number of the shard.
         #[arg(value_name = "SHARD", value_parser = parse_shard)]
         shard: ShardId,
     },
-    /// Takes everything away from a node, for as long as nobody takes that back.
+    /// Move all shards off a node, and place none there until --undo.
+    #[command(after_help = with_codes(DRAIN_EXAMPLE, exit::DRAIN_CODES))]
     Drain {
-        /// The node's address.
+        /// Address of the node.
         #[arg(value_name = "NODE", value_parser = parse_address)]
         node: NodeAddress,
-        /// Take it back: the node may have shards again.
+        /// End the drain: the node may get shards again.
         #[arg(long)]
         undo: bool,
-        /// Return only when the node has nothing left.
+        /// Wait until the node has no shards left.
         #[arg(long, conflicts_with = "undo")]
         wait: bool,
-        /// How long to wait at most [default: until it has nothing left].
+        /// Wait at most MS milliseconds [default: no limit].
         #[arg(long, value_name = "MS", requires = "wait", value_parser = ms())]
         timeout_ms: Option<u64>,
     },
-    /// Stops everything that is moved for balance. Shards of dead nodes still find new ones.
+    /// Stop moves for balance; shards of failed or drained nodes still move.
+    #[command(after_help = example("shardwright cluster freeze"))]
     Freeze {
-        /// Let it go on.
+        /// Allow moves for balance again.
         #[arg(long)]
         undo: bool,
     },
@@ -214,33 +229,32 @@ fn parse_name(text: &str) -> Result<ClusterName, String> {
 
 fn parse_prefix(text: &str) -> Result<String, String> {
     let text = text.trim_end_matches('/');
-    // What etcd stores has to begin with something, and the shards of a cluster with more.
+    // A prefix of slashes alone would put the cluster at the root of the store.
     if text.chars().filter(|letter| *letter != '/').count() == 0 {
-        return Err("a prefix is something like `/goverse`".to_owned());
+        return Err("the prefix is empty; use one like `/goverse`".to_owned());
     }
     Ok(text.to_owned())
 }
 
 fn parse_count(text: &str) -> Result<ShardCount, String> {
-    let count = text.parse().map_err(|_| format!("`{text}` is not a number of shards"))?;
+    let count = text.parse().map_err(|_| format!("`{text}` is not a number like 8192"))?;
     ShardCount::try_new(count).map_err(|error| error.to_string())
 }
 
 fn parse_hash(text: &str) -> Result<ShardHash, String> {
     let known = || ShardHash::ALL.map(ShardHash::name).join("` or `");
-    ShardHash::from_name(text)
-        .ok_or_else(|| format!("there is no hash `{text}`: say `{}`", known()))
+    ShardHash::from_name(text).ok_or_else(|| format!("unknown hash `{text}`; use `{}`", known()))
 }
 
 fn parse_pin_policy(text: &str) -> Result<PinPolicy, String> {
     match text {
         "spill" => Ok(PinPolicy::SpillAndReturn),
         "wait" => Ok(PinPolicy::Wait),
-        _ => Err(format!("there is no policy `{text}`: say `spill` or `wait`")),
+        _ => Err(format!("unknown policy `{text}`; use `spill` or `wait`")),
     }
 }
 
-/// How many shards one node gives or gets at a time, and all of them, if nobody says.
+/// The default limits of concurrent moves: per node, and in the cluster.
 fn in_flight() -> (NonZeroU32, NonZeroU32) {
     let ClusterConfig { in_flight_per_node_max, in_flight_max, .. } = ClusterConfig::default();
     let [per_node, all] = [in_flight_per_node_max, in_flight_max]
@@ -248,20 +262,20 @@ fn in_flight() -> (NonZeroU32, NonZeroU32) {
     (per_node, all)
 }
 
-/// What can be called: a cluster itself would take any name for an address.
+/// Parses HOST:PORT. This is stricter than [`NodeAddress::parse`], which accepts any name.
 fn parse_address(text: &str) -> Result<NodeAddress, String> {
     let (host, port) = text.rsplit_once(':').unwrap_or_default();
     let is_bracketed = host.starts_with('[') && host.ends_with(']');
     let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
     if !is_host || !is_port {
-        return Err(format!("`{text}` is no HOST:PORT, like 10.0.0.1:7000 or [::1]:7000"));
+        return Err(format!("`{text}` is not HOST:PORT, like 10.0.0.1:7000 or [::1]:7000"));
     }
     NodeAddress::parse(text).map_err(|error| error.to_string())
 }
 
 fn parse_shard(text: &str) -> Result<ShardId, String> {
-    let number = text.parse().map_err(|_| format!("`{text}` is not the number of a shard"))?;
+    let number = text.parse().map_err(|_| format!("`{text}` is not a shard number like 17"))?;
     Ok(ShardId::from_raw(number))
 }
 
@@ -269,7 +283,7 @@ fn ms() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(..=86_400_000)
 }
 
-/// Below a second, a node would hardly ever be a member.
+/// With a TTL below one second, sessions expire before nodes can renew them.
 fn session_ms() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1_000..=600_000)
 }
@@ -282,23 +296,23 @@ mod tests {
 
     #[derive(clap::Parser)]
     #[command(no_binary_name = true)]
-    struct Told {
+    struct ParsedBehaviour {
         #[command(flatten)]
         behaviour: BehaviourArguments,
     }
 
     fn config(arguments: &[&str]) -> ClusterConfig {
-        let told = Told::try_parse_from(arguments).unwrap();
-        told.behaviour.config(Sharding::default())
+        let parsed = ParsedBehaviour::try_parse_from(arguments).unwrap();
+        parsed.behaviour.config(Sharding::default())
     }
 
     #[test]
-    fn what_nobody_says_is_as_the_specification_says() {
+    fn defaults_match_the_specification() {
         assert_eq!(config(&[]), ClusterConfig::default());
     }
 
     #[test]
-    fn an_address_is_one_that_can_be_called() {
+    fn address_must_be_host_and_port() {
         for address in ["10.0.0.1:7000", "node-1.example:1", "[::1]:65535"] {
             assert!(parse_address(address).is_ok(), "{address}");
         }
@@ -308,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_movement_and_pins_can_be_told() {
+    fn move_limits_and_pin_policy_are_configurable() {
         let flags = ["--in-flight-per-node", "4", "--in-flight", "8", "--pin-policy", "wait"];
-        let told = config(&flags);
-        assert_eq!((told.in_flight_per_node_max, told.in_flight_max), (4, 8));
-        assert_eq!(told.pin_policy, PinPolicy::Wait);
+        let config = config(&flags);
+        assert_eq!((config.in_flight_per_node_max, config.in_flight_max), (4, 8));
+        assert_eq!(config.pin_policy, PinPolicy::Wait);
     }
 }

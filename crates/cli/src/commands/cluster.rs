@@ -1,4 +1,4 @@
-//! `shardwright cluster`: looking at a cluster, and moving its shards.
+//! `shardwright cluster`: shows the state of a cluster, and changes where its shards are.
 
 mod drain;
 mod plan;
@@ -25,12 +25,12 @@ pub(crate) async fn run(
         ClusterCommand::Pin { shard, to } => shards::pin(&cluster, json, *shard, to.as_ref()).await,
         ClusterCommand::Unpin { shard } => shards::unpin(&cluster, json, *shard).await,
         ClusterCommand::Drain { node, undo, wait, timeout_ms } => {
-            let patience = match (wait, timeout_ms) {
-                (false, _) => drain::Patience::None,
-                (true, None) => drain::Patience::Endless,
-                (true, Some(ms)) => drain::Patience::AtMost(Duration::from_millis(*ms)),
+            let wait = match (wait, timeout_ms) {
+                (false, _) => drain::Wait::None,
+                (true, None) => drain::Wait::UntilDone,
+                (true, Some(ms)) => drain::Wait::AtMost(Duration::from_millis(*ms)),
             };
-            drain::run(&cluster, json, node, !undo, patience).await
+            drain::run(&cluster, json, node, !undo, wait).await
         }
         ClusterCommand::Freeze { undo } => shards::freeze(&cluster, json, !undo).await,
     }

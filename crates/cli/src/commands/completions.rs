@@ -1,11 +1,11 @@
 use clap::CommandFactory as _;
 
 use crate::arguments::Arguments;
+use crate::console::write_bytes;
 use crate::exit::Exit;
-use crate::say::write_bytes;
 
 pub(crate) fn run(shell: clap_complete::Shell) -> Exit {
-    // Not to the output itself: whoever closes that early would cause a panic.
+    // `generate` panics if its writer fails, so it does not write to stdout directly.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "shardwright", &mut script);
     write_bytes(&script);

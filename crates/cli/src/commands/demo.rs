@@ -1,18 +1,19 @@
-//! `shardwright demo`: things to see.
+//! `shardwright demo`: demonstrations on this machine.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use shardwright_demo::{Load, LoadOptions, Recorded, Trouble, Verdict};
+use shardwright_demo::{Fault, Load, LoadOptions, Recorded, Verdict};
 
 use crate::arguments::demo::{DemoClusterArguments, DemoCommand};
 use crate::demo::{Event, Fleet, Mark, Movement, Phase, Reporter, Setup};
 use crate::exit::Exit;
 use crate::serve::Signals;
-use crate::store::StoreAddress;
+use crate::store::{StoreAddress, TrustedFolders};
 
 pub(crate) async fn run(
     store: Option<StoreAddress>,
+    trusted: &TrustedFolders,
     json: bool,
     command: &DemoCommand,
 ) -> anyhow::Result<Exit> {
@@ -22,21 +23,23 @@ pub(crate) async fn run(
     let mut signals = Signals::new()?;
     tokio::select! {
         biased;
-        // All processes end with us.
+        // The child processes end with this process.
         () = signals.next() => Ok(Exit::Interrupted),
-        ended = show(store, json, arguments) => ended,
+        ended = show(store, trusted, json, arguments) => ended,
     }
 }
 
 async fn show(
     store: StoreAddress,
+    trusted: &TrustedFolders,
     json: bool,
     arguments: &DemoClusterArguments,
 ) -> anyhow::Result<Exit> {
     let reporter = Reporter { json };
     let setup = Setup {
         store,
-        // Another one each time: a store may hold what is left of earlier ones.
+        trusted: trusted.clone(),
+        // A new name each time, because the store may contain earlier demonstrations.
         name: format!("demo-{:016x}", fastrand::u64(..)),
         nodes: arguments.nodes as usize,
         gates: arguments.gates as usize,
@@ -45,7 +48,7 @@ async fn show(
     };
     let session = setup.session;
     let (nodes, gates) = (setup.nodes, setup.gates);
-    reporter.begins("start", &format!("nodes: {nodes}, gates: {gates}, a process each"))?;
+    reporter.begins("start", &format!("{nodes} nodes and {gates} gates, one process each"))?;
     let mut fleet = Fleet::start(setup).await?;
     let movement = Movement::follow(fleet.cluster().changes());
     let load = Load::start(LoadOptions {
@@ -54,53 +57,53 @@ async fn show(
         counters: arguments.counters,
         deadline: Duration::from_millis(arguments.deadline_ms),
     })?;
-    let stage = Stage { reporter, load, movement, phase: Cell::new("calm") };
+    let demo = Demo { reporter, load, movement, phase: Cell::new("calm") };
     let cluster = fleet.cluster().clone();
-    let played = tokio::select! {
+    let history = tokio::select! {
         biased;
-        played = stage.play(&mut fleet, arguments) => played?,
-        failed = stage.tell(|| cluster.view().members.len()) => return Err(failed),
+        history = demo.apply_events(&mut fleet, arguments) => history?,
+        failed = demo.report_seconds(|| cluster.view().members.len()) => return Err(failed),
     };
-    let Stage { reporter, load, .. } = stage;
+    let Demo { reporter, load, .. } = demo;
     let tally = load.stop().await;
     let total = fleet.counters().total().await?;
     fleet.end().await?;
-    let Played { phases, troubles, broken } = played;
-    let recorded = Recorded { tally: &tally, troubles: &troubles, total, session, broken };
+    let History { phases, faults, broken } = history;
+    let recorded = Recorded { tally: &tally, faults: &faults, total, session, broken };
     let verdict = Verdict::of(recorded);
     reporter.end(&phases, &tally, total, &verdict)?;
     Ok(if verdict.broken.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
-/// Where it all happens.
-struct Stage {
+/// A demonstration in progress.
+struct Demo {
     reporter: Reporter,
     load: Load,
     movement: Movement,
     phase: Cell<&'static str>,
 }
 
-/// What has happened.
+/// The phases and faults so far, and the events that failed.
 #[derive(Default)]
-struct Played {
+struct History {
     phases: Vec<Phase>,
-    troubles: Vec<Trouble>,
+    faults: Vec<Fault>,
     broken: Vec<String>,
 }
 
-impl Stage {
+impl Demo {
     fn mark(&self) -> Mark {
         Mark::new(self.load.elapsed(), &self.load.tally(), self.movement.so_far())
     }
 
-    async fn play(
+    async fn apply_events(
         &self,
         fleet: &mut Fleet,
         arguments: &DemoClusterArguments,
-    ) -> anyhow::Result<Played> {
-        // So long that all calls have ended that were made before: what comes next is not to blame.
+    ) -> anyhow::Result<History> {
+        // Calls end within their deadline, so none of them overlaps two events.
         let calm = Duration::from_millis(arguments.calm_ms.max(arguments.deadline_ms));
-        let mut played = Played::default();
+        let mut history = History::default();
         for event in [Event::Calm].into_iter().chain(arguments.events.iter().copied()) {
             let (name, start) = (event.name(), self.mark());
             self.phase.set(name);
@@ -108,23 +111,23 @@ impl Stage {
             let begun = || {
                 at.replace(Some(self.load.elapsed()));
             };
-            self.reporter.begins(name, event.sentence())?;
-            let lived = fleet.live_through(event, begun).await;
-            if let Some(at) = at.into_inner().filter(|_| event.is_trouble()) {
-                played.troubles.push(Trouble { name, at });
+            self.reporter.begins(name, event.description())?;
+            let applied = fleet.apply(event, begun).await;
+            if let Some(at) = at.into_inner().filter(|_| event.is_fault()) {
+                history.faults.push(Fault { name, at });
             }
-            if let Err(error) = lived {
-                played.broken.push(format!("{error:#}"));
+            if let Err(error) = applied {
+                history.broken.push(format!("{error:#}"));
             }
             tokio::time::sleep(calm).await;
             let end = self.mark();
-            played.phases.push(start.to(end, &self.load.tally(), name));
+            history.phases.push(start.to(end, &self.load.tally(), name));
         }
-        Ok(played)
+        Ok(history)
     }
 
-    /// Tells how it goes, every second; it ends only if that cannot be told.
-    async fn tell(&self, nodes: impl Fn() -> usize) -> anyhow::Error {
+    /// Reports the state every second. Returns only if a report fails.
+    async fn report_seconds(&self, nodes: impl Fn() -> usize) -> anyhow::Error {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
         seconds.tick().await;
         let mut last = self.mark();
@@ -132,7 +135,7 @@ impl Stage {
             seconds.tick().await;
             let now = self.mark();
             let since = last.to(now, &self.load.tally(), self.phase.get());
-            if let Err(error) = self.reporter.moment(self.load.elapsed(), nodes(), &since) {
+            if let Err(error) = self.reporter.second(self.load.elapsed(), nodes(), &since) {
                 return error;
             }
             last = now;

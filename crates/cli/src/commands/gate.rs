@@ -1,4 +1,4 @@
-//! `shardwright gate`: the door for clients.
+//! `shardwright gate`: the entry point for clients.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::arguments::cluster::GateArguments;
 use crate::cluster::open;
 use crate::exit::Exit;
-use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, tell};
+use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, write_event};
 use crate::store::{OpenMode, StoreAddress};
 
 pub(crate) async fn run(
@@ -29,13 +29,13 @@ pub(crate) async fn run(
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
     drop(tokio::spawn(follow_notices(gate.notices(), json, format!("gate {address}"))));
-    let (stop, told) = watch::channel(());
-    let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };
-    let mut http = tokio::spawn(serve_http(http, gate.service(), until(told.clone())));
-    let mut grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(told)));
-    let line = format!("gate {address} takes calls for {name}, and over HTTP at {web}");
+    let (stop, stopped) = watch::channel(());
+    let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    let mut http = tokio::spawn(serve_http(http, gate.service(), until(stopped.clone())));
+    let mut grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(stopped)));
+    let line = format!("gate {address} accepts calls for cluster {name}; HTTP: {web}");
     let fields = [("address", address.as_str()), ("http", web.as_str()), ("cluster", name)];
-    tell(json, "open", &line, &fields)?;
+    write_event(json, "open", &line, &fields)?;
 
     tokio::select! {
         biased;
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         ended = &mut grpc => return Ok(ended?.map(|()| Exit::Done)?),
     }
     gate.close();
-    // Whoever is being answered gets the answer.
+    // Calls in progress are still answered.
     drop(stop);
     let ended = signals.end(async {
         http.await??;

@@ -1,4 +1,4 @@
-//! `shardwright gc`: runs that ended long ago, and what only they needed.
+//! `shardwright gc`: deletes runs that ended long ago, and the files that only they used.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use shardwright_runs::Retention;
 
 use crate::arguments::GcArguments;
 use crate::commands::print_json;
+use crate::console::{errln, outln};
 use crate::exit::Exit;
-use crate::say::{note, say};
 use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-/// The lease of a run that nobody will work on.
+/// The lease TTL of a run that is created only to be cancelled.
 const LEASE_SECONDS: u16 = 10;
 
 pub(crate) async fn run(
@@ -34,44 +34,46 @@ pub(crate) async fn run(
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     let kept_ms = arguments.keep_days.saturating_mul(DAY_MS);
     let young_ms = kept_ms.max(DAY_MS);
-    let jobs = coordinator.list_labels(TENANT).await?;
+    let labels = coordinator.list_labels(TENANT).await?;
     let abandoned = Abandoned {
         coordinator: &coordinator,
         state: &state,
         is_shared: store.is_shared(),
         age: Duration::from_millis(young_ms),
     };
-    // One that cannot be ended keeps no other from that, and is told in the end.
+    // A failure for one run does not stop the others. The first failure is reported at the end.
     let mut failure = None;
-    for (run, job) in &jobs {
-        if let Err(error) = abandoned.end(*run, job).await {
-            failure.get_or_insert(error.context(format!("{} ({})", job.name, shown(*run))));
+    for (run, label) in &labels {
+        if let Err(error) = abandoned.end(*run, label).await {
+            failure.get_or_insert(error.context(format!("{} ({})", label.name, shown(*run))));
         }
     }
     let retention = Retention { ended_ms: kept_ms, initializing_ms: young_ms };
     let mut collected = Vec::new();
-    // What is gone from the store is cleared away now, or nobody ever does that.
+    // Files of runs that were deleted from the store are deleted even after a failure. No later gc
+    // would find them.
     if let Err(error) = coordinator.collect_into(retention, &mut collected).await {
         failure.get_or_insert(error.into());
     }
-    let (mut gone, mut left) = (Vec::new(), Vec::new());
-    for (run, job) in jobs {
-        let is_gone = collected.iter().any(|address| address.run == run);
-        if is_gone { &mut gone } else { &mut left }.push((run, job));
+    let (mut deleted, mut kept) = (Vec::new(), Vec::new());
+    for (run, label) in labels {
+        let is_deleted = collected.iter().any(|address| address.run == run);
+        if is_deleted { &mut deleted } else { &mut kept }.push((run, label));
     }
     let mut needed = Vec::new();
-    for (_, job) in &left {
-        // What another program wrote down needs nothing of ours.
-        let source = Description::decode(&job.description).map(|it| it.source);
+    for (_, label) in &kept {
+        // A run of another program, whose description is unknown, uses no files of ours.
+        let source = Description::decode(&label.description).map(|it| it.source);
         needed.extend(source.map(|source| source.kept_in(&state)).unwrap_or_default());
     }
     for address in &collected {
-        let job = gone.iter().find(|(run, _)| *run == address.run).map(|(_, job)| job);
+        let found = deleted.iter().find(|(run, _)| *run == address.run);
+        let label = found.map(|(_, label)| label);
         let mut removed = Vec::new();
-        if let Some(job) = job {
-            removed = clear(&state, job, address.run, &needed).await;
+        if let Some(label) = label {
+            removed = clear(&state, label, address.run, &needed).await;
         }
-        tell(json, address.run, job.map(|job| job.name), &removed)?;
+        report(json, address.run, label.map(|label| label.name), &removed)?;
     }
     for file in left_behind(&state, Duration::from_millis(young_ms)) {
         remove(&file)?;
@@ -80,23 +82,23 @@ pub(crate) async fn run(
         return Err(failure);
     }
     if collected.is_empty() && !json {
-        say!("nothing ended more than {} days ago", arguments.keep_days);
+        outln!("no run ended more than {} days ago", arguments.keep_days);
     }
     Ok(Exit::Done)
 }
 
-/// Takes away what a run has left behind. What cannot be taken away now is told, and nobody will
-/// ask for it again.
-async fn clear(state: &Path, job: &RunLabel, run: RunId, needed: &[PathBuf]) -> Vec<String> {
-    let Ok(description) = Description::decode(&job.description) else { return Vec::new() };
+/// Deletes the files of a run, and returns their paths. A failure is only noted: no later gc
+/// retries it.
+async fn clear(state: &Path, label: &RunLabel, run: RunId, needed: &[PathBuf]) -> Vec<String> {
+    let Ok(description) = Description::decode(&label.description) else { return Vec::new() };
     let mut removed = Vec::new();
-    let cleared = match Output::of(&description.results, state, job.name).await {
+    let cleared = match Output::of(&description.results, state, label.name).await {
         Ok(output) => output.clear(run).await,
         Err(error) => Err(error),
     };
     match cleared {
-        Ok(places) => removed.extend(places),
-        Err(error) => note!("what is left of {} cannot be taken away: {error:#}", job.name),
+        Ok(paths) => removed.extend(paths),
+        Err(error) => errln!("cannot delete the files of {}: {error:#}", label.name),
     }
     for file in description.source.kept_in(state) {
         if needed.contains(&file) {
@@ -105,13 +107,13 @@ async fn clear(state: &Path, job: &RunLabel, run: RunId, needed: &[PathBuf]) -> 
         match remove(&file) {
             Ok(true) => removed.push(file.display().to_string()),
             Ok(false) => {}
-            Err(error) => note!("{error:#}"),
+            Err(error) => errln!("{error:#}"),
         }
     }
     removed
 }
 
-fn tell(json: bool, run: RunId, name: Option<RunName>, removed: &[String]) -> anyhow::Result<()> {
+fn report(json: bool, run: RunId, name: Option<RunName>, removed: &[String]) -> anyhow::Result<()> {
     if json {
         let name = name.map(|name| name.to_string());
         return print_json(&serde_json::json!({
@@ -119,31 +121,33 @@ fn tell(json: bool, run: RunId, name: Option<RunName>, removed: &[String]) -> an
         }));
     }
     let name = name.map_or_else(|| shown(run), |name| name.to_string());
-    say!("{name} is gone");
-    for place in removed {
-        say!("  removed {place}");
+    outln!("deleted run {name}");
+    for path in removed {
+        outln!("  removed {path}");
     }
     Ok(())
 }
 
-/// What is looked at to find runs that nobody goes on with.
+/// Finds and cancels abandoned runs.
 struct Abandoned<'a> {
     coordinator: &'a Coordinator,
     state: &'a Path,
-    /// Whether others may have places for results that are not reached from here.
+    /// Whether other machines use the store. Their local results cannot be seen from here.
     is_shared: bool,
-    /// After so long, nobody is still about to begin a run.
+    /// The age after which a run that never started counts as abandoned.
     age: Duration,
 }
 
 impl Abandoned<'_> {
-    /// Ends a run that nobody goes on with: it was given its name by somebody who was lost before
-    /// it was begun, or its name is another one's and whoever did that was lost before it was
-    /// ended. It is taken away like others that have ended.
-    async fn end(&self, run: RunId, job: &RunLabel) -> anyhow::Result<()> {
+    /// Cancels an abandoned run, so that it is collected like others that ended.
+    ///
+    /// A run is abandoned if the process that created it died before the run started. It is also
+    /// abandoned if another run has its name, and the process that replaced it died before it
+    /// cancelled the old run.
+    async fn end(&self, run: RunId, label: &RunLabel) -> anyhow::Result<()> {
         let Self { coordinator, .. } = self;
-        let name = job.name;
-        let Ok(description) = Description::decode(&job.description) else { return Ok(()) };
+        let name = label.name;
+        let Ok(description) = Description::decode(&label.description) else { return Ok(()) };
         let named = coordinator.find_run(TENANT, name).await?;
         let is_replaced = named.is_some_and(|named| named != run);
         let how = match coordinator.get_run(TENANT, run).await {
@@ -151,28 +155,28 @@ impl Abandoned<'_> {
             Ok(_) => return Ok(()),
             Err(RunQueryError::RunNotFound(_)) => {
                 let is_known = coordinator.label_of(TENANT, run).await?.is_some();
-                if !is_known || !is_replaced && !self.is_left(run, name, &description).await {
+                if !is_known || !is_replaced && !self.is_abandoned(run, name, &description).await {
                     return Ok(());
                 }
                 create(coordinator, run, &description, LEASE_SECONDS).await?;
-                "was never begun"
+                "never started"
             }
             Err(error) => return Err(error.into()),
         };
         end(coordinator, run).await?;
-        note!("{name} ({}) {how}: it is cancelled", shown(run));
+        errln!("cancelled {name} ({}): it {how}", shown(run));
         Ok(())
     }
 
-    /// Whether a run that was never begun was given its name long ago, or nobody can begin it.
-    async fn is_left(&self, run: RunId, name: RunName, description: &Description) -> bool {
+    /// Whether a run that never started was named long ago, or can no longer start.
+    async fn is_abandoned(&self, run: RunId, name: RunName, description: &Description) -> bool {
         let Ok(output) = Output::of(&description.results, self.state, name).await else {
             return false;
         };
         match output.reserved_at(run).await {
             Ok(Some(at)) => at.elapsed().is_ok_and(|elapsed| elapsed >= self.age),
-            // Whoever makes a run leaves its marker first. Without it nobody joins the run, unless
-            // it is in a place of another machine.
+            // A process writes the marker before it creates the run. Without the marker no process
+            // joins the run, unless the marker is on another machine.
             Ok(None) => !self.is_shared || output.is_the_same_for_all(),
             Err(_) => false,
         }
@@ -192,7 +196,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn a_run_that_was_never_begun_is_ended_when_it_is_old() {
+    async fn old_run_that_never_started_is_deleted() {
         let bench = Bench::new().await;
         let options = bench.options("cat");
         let (named, output) = bench.name_only(&options).await;
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_was_never_begun_and_has_no_marker_is_ended_at_once() {
+    async fn unstarted_run_without_a_marker_is_deleted_at_once() {
         let bench = Bench::new().await;
         bench.name_only(&bench.options("cat")).await;
         run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
@@ -217,14 +221,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_cannot_be_taken_away_keeps_no_files_of_others() {
+    async fn undeletable_run_does_not_keep_files_of_others() {
         let bench = Bench::new().await;
         let damaged = bench.begin(&bench.options("cat")).await.unwrap();
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(OpenMode::Write, "runs", None).await.unwrap();
         let key = RunKeys::new(keys).count(TENANT, damaged.run);
-        scribble(&store, key).await;
+        corrupt(&store, key).await;
         let folder = |run| other.output.journal_folder(run);
         assert!(folder(damaged.run).exists() && folder(other.run).exists());
         assert!(run(&bench.store, false, &GcArguments { keep_days: 0 }).await.is_err());
@@ -233,33 +237,57 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_cannot_be_read_keeps_no_other_from_being_listed_and_taken_away() {
+    async fn unreadable_run_does_not_stop_listing_and_gc() {
         let bench = Bench::new().await;
         let damaged = bench.begin(&bench.options("cat")).await.unwrap();
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(OpenMode::Write, "runs", None).await.unwrap();
-        scribble(&store, RunKeys::new(keys).run(TENANT, damaged.run)).await;
+        corrupt(&store, RunKeys::new(keys).run(TENANT, damaged.run)).await;
         assert_eq!(crate::commands::runs::run(&bench.store, false).await.unwrap(), Exit::Done);
-        let told = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();
-        assert!(told.to_string().contains(&shown(damaged.run)), "{told}");
+        let error = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();
+        assert!(error.to_string().contains(&shown(damaged.run)), "{error}");
         assert!(bench.coordinator.find_run(TENANT, other.name).await.unwrap().is_none());
         assert!(!other.output.journal_folder(other.run).exists());
     }
 
-    async fn scribble(store: &impl Store, key: Key) {
+    async fn corrupt(store: &impl Store, key: Key) {
         let found = store.load(std::slice::from_ref(&key)).await.unwrap();
         let at = Expect::At(found.values[0].as_ref().unwrap().revision);
-        let scribble = Commit::builder().expect(key.clone(), at).put(key, "scribble");
-        store.commit(scribble.build().unwrap()).await.unwrap();
+        let commit = Commit::builder().expect(key.clone(), at).put(key, "corrupt");
+        store.commit(commit.build().unwrap()).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_run_whose_name_is_another_ones_is_ended_if_nobody_has_done_so() {
+    async fn path_in_a_record_leads_gc_to_no_other_folder() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
+        let elsewhere = bench.state.parent().unwrap().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        let spool = bench.state.join("spool");
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut planted: serde_json::Value =
+            serde_json::from_slice(&begun.description.encode().unwrap()).unwrap();
+        for path in [spool.join("../../elsewhere"), elsewhere.clone(), spool.clone()] {
+            planted["source"] = serde_json::json!({
+                "kind": "lines", "path": path.to_str(), "null": false, "piped": true,
+            });
+            let name = RunName::new("planted").unwrap();
+            let label = RunLabel { name, description: planted.to_string().into_bytes().into() };
+            let found = bench.coordinator.find_run(TENANT, name).await.unwrap();
+            let run = RunId::from_raw(fastrand::u64(1..));
+            bench.coordinator.name_run(TENANT, run, &label, found).await.unwrap();
+            super::run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
+            assert!(elsewhere.is_dir() && spool.is_dir(), "{}", path.display());
+        }
+    }
+
+    #[tokio::test]
+    async fn replaced_run_is_cancelled_if_its_replacer_died() {
         let bench = Bench::new().await;
         let options = bench.options("cat");
         let replaced = bench.begin(&options).await.unwrap();
-        // Whoever replaces it is lost before it is ended.
+        // The replacing process dies before it cancels the old run.
         bench.name_instead_of(&replaced).await;
         let status = async || {
             let record = bench.coordinator.get_run(TENANT, replaced.run).await;

@@ -1,4 +1,4 @@
-//! `shardwright node`: a node of a service that counts.
+//! `shardwright node`: a node that serves counter objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use tokio::sync::oneshot;
 use crate::arguments::cluster::NodeArguments;
 use crate::cluster::{AnyCluster, counters, open};
 use crate::exit::Exit;
-use crate::serve::{Signals, end_with_parent, follow_notices, listen, tell};
+use crate::serve::{Signals, end_with_parent, follow_notices, listen, write_event};
 use crate::store::{OpenMode, StoreAddress};
 
-/// How long a node that has handed everything over still tells callers so.
+/// How long a node that has handed over its shards still redirects callers.
 const LINGER: Duration = Duration::from_secs(1);
 
-const FAILED: &str = "the node has failed; others have its shards when its session has run out";
-const GONE: &str = "the node is no member any more and has not handed everything over; others have \
-                    its shards when its session has run out";
+const FAILED: &str = "the node has failed; other nodes get its shards when its session expires";
+const GONE: &str = "the node lost its membership before it handed over all shards; other nodes get \
+                    them when its session expires";
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -46,15 +46,15 @@ pub(crate) async fn run(
     let starting = Node::start(cluster, address.clone(), counters.types(), transport, options);
     let node = tokio::select! {
         biased;
-        // It may wait for an earlier life of its own to end.
+        // The start may wait for the session of an earlier process with this address to expire.
         () = signals.next() => return Ok(Exit::Interrupted),
         started = starting => started?,
     };
-    let (stop, told) = oneshot::channel::<()>();
-    let server = serve_node(listener, node.service(), async { drop(told.await) });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = serve_node(listener, node.service(), async { drop(stopped.await) });
     let mut server = tokio::spawn(server);
-    let line = format!("node {address} is a member of {name} and serves counters");
-    tell(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
+    let line = format!("node {address} has joined cluster {name} and serves counters");
+    write_event(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
     let following = tokio::spawn(follow(node.state(), followed, json, address.clone()));
     drop(tokio::spawn(follow_notices(node.notices(), json, format!("node {address}"))));
     let mut state = node.state();
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     Ok(exit)
 }
 
-/// Tells how the node is, whenever that changes.
+/// Writes an event for each change of the node's state.
 async fn follow(
     mut state: watch::Receiver<NodeState>,
     cluster: AnyCluster,
@@ -89,32 +89,34 @@ async fn follow(
     while state.changed().await.is_ok() {
         let mut released = None;
         let (event, what) = match *state.borrow_and_update() {
-            NodeState::Serving => ("serving", "is a member again"),
-            NodeState::Draining => ("draining", "hands its shards over; once more to end at once"),
-            NodeState::Rejoining => ("rejoining", "has lost its place and joins again"),
-            NodeState::Left => {
-                released = untaken(&cluster.view(), &address).map(|count| count.to_string());
-                ("left", "has handed everything over")
+            NodeState::Serving => ("serving", "has joined again"),
+            NodeState::Draining => {
+                ("draining", "hands over its shards; interrupt again to exit at once")
             }
-            NodeState::Gone => ("gone", "is no member any more and has not handed everything over"),
-            NodeState::Failed => ("failed", "has failed and serves nothing any more"),
+            NodeState::Rejoining => ("rejoining", "has lost its membership and is joining again"),
+            NodeState::Left => {
+                released = unserved(&cluster.view(), &address).map(|count| count.to_string());
+                ("left", "has handed over all shards")
+            }
+            NodeState::Gone => ("gone", "has lost its membership before it handed over all shards"),
+            NodeState::Failed => ("failed", "has failed and no longer serves"),
         };
         let mut fields = vec![("address", address.as_str())];
         let line = match &released {
             Some(count) => {
                 fields.push(("released", count));
-                format!("node {address}: nobody could take {count} shards; they are released")
+                format!("node {address} has released {count} shards; no other node can serve them")
             }
             None => format!("node {address} {what}"),
         };
-        if tell(json, event, &line, &fields).is_err() {
+        if write_event(json, event, &line, &fields).is_err() {
             return;
         }
     }
 }
 
-/// How many shards nobody serves after a node has left, if there is nobody who could.
-fn untaken(view: &ClusterView, left: &NodeAddress) -> Option<usize> {
+/// The number of unserved shards after a node has left, if no member can serve them.
+fn unserved(view: &ClusterView, left: &NodeAddress) -> Option<usize> {
     let can_take = |member: &Member| !member.draining && member.address() != left;
     if view.members.iter().any(can_take) {
         return None;

@@ -3,8 +3,8 @@ use shardwright_jobs::TENANT;
 use shardwright_process::KeyText;
 
 use crate::commands::{find, print_json};
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -12,7 +12,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
     let (run, _) = find(&coordinator, name).await?;
     let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
     if parked.is_empty() && !json {
-        say!("nothing is parked");
+        outln!("no items are parked");
     }
     for shard in parked {
         let id = shard.shard.to_string();
@@ -25,9 +25,9 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
                 "start": KeyText::new(&shard.start), "end": KeyText::new(&shard.end),
             }))?;
         } else {
-            say!("{id}  {reason}");
+            outln!("{id}  {reason}");
             for line in detail.lines() {
-                say!("    {line}");
+                outln!("    {line}");
             }
         }
     }

@@ -1,12 +1,20 @@
-//! `shardwright retry --parked`: what was set aside, again.
+//! `shardwright retry --parked`: retries parked items in this process.
+//!
+//! The store holds the command. Where other users can write the store, they can change the command,
+//! so the caller confirms it.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _};
 
 use anyhow::Context as _;
 use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunName};
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Found, resume, state_folder};
+use shardwright_jobs::description::{Description, Mode};
 
 use crate::arguments::RetryArguments;
 use crate::commands::find;
+use crate::console::errln;
 use crate::exit::Exit;
 use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};
@@ -15,33 +23,81 @@ pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &RetryArguments,
+    is_shared: bool,
 ) -> anyhow::Result<Exit> {
     let coordinator = store.open(OpenMode::Read).await?;
     let name = match arguments.run {
         Some(name) => name,
-        None => the_one_with_parked(&coordinator).await?,
+        None => only_run_with_parked(&coordinator).await?,
     };
     let (run, description) = find(&coordinator, name).await?;
+    confirm(name, &description, arguments, is_shared)?;
     let state = state_folder(store)?;
     let begun = resume(&coordinator, &state, Found { name, run, description }).await?;
     work(&coordinator, json, begun, &arguments.work, Task::RestAndParked).await
 }
 
-/// The run that is meant when none is named.
-async fn the_one_with_parked(coordinator: &Coordinator) -> anyhow::Result<RunName> {
+/// Prints the stored command, and refuses one that the caller did not confirm. `is_shared` if other
+/// users can write the store.
+fn confirm(
+    name: RunName,
+    description: &Description,
+    arguments: &RetryArguments,
+    is_shared: bool,
+) -> anyhow::Result<()> {
+    if matches!(description.mode, Mode::Scan { .. } | Mode::Library) {
+        // The store holds no command of such a run, and it is refused later.
+        return Ok(());
+    }
+    let stored = description.command();
+    let line = stored.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" ");
+    errln!("run {name} runs `{line}` on {}", description.source.title());
+    let is_repeated = arguments.command == stored;
+    anyhow::ensure!(
+        is_repeated || arguments.command.is_empty(),
+        "run {name} has another command than the given one; nothing was run"
+    );
+    if is_repeated || arguments.yes || !is_shared {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "other users can write this store, so its command needs a confirmation: check the command, \
+         then add --yes, or repeat the command: `shardwright retry --parked {name} -- {line}`"
+    );
+    errln!("other users can write this store. Run this command with your rights? [y/N]");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    let is_confirmed = matches!(answer.trim(), "y" | "Y" | "yes");
+    anyhow::ensure!(is_confirmed, "the command was not confirmed; nothing was run");
+    Ok(())
+}
+
+/// An argument as a shell reads it.
+fn quoted(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+{}".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The run that has parked items, if there is only one.
+async fn only_run_with_parked(coordinator: &Coordinator) -> anyhow::Result<RunName> {
     let mut found = Vec::new();
-    for (run, job) in coordinator.list_labels(TENANT).await? {
-        if coordinator.find_run(TENANT, job.name).await? != Some(run) {
+    for (run, label) in coordinator.list_labels(TENANT).await? {
+        if coordinator.find_run(TENANT, label.name).await? != Some(run) {
             continue;
         }
         let progress = coordinator.get_run_progress(TENANT, run).await;
         if progress.is_ok_and(|progress| progress.parked > 0) {
-            found.push(job.name);
+            found.push(label.name);
         }
     }
     let names = || found.iter().map(RunName::to_string).collect::<Vec<_>>().join(", ");
-    anyhow::ensure!(found.len() < 2, "several runs have something parked, say which: {}", names());
-    found.first().copied().context("no run has anything parked")
+    anyhow::ensure!(found.len() < 2, "several runs have parked items; name one of {}", names());
+    found.first().copied().context("no run has parked items")
 }
 
 #[cfg(test)]
@@ -52,23 +108,31 @@ mod tests {
     use crate::arguments::{Arguments, Command};
     use crate::testing::Bench;
     use shardwright_jobs::JobOptions;
-    use shardwright_jobs::description::Mode;
+
+    #[test]
+    fn arguments_are_shown_as_a_shell_reads_them() {
+        for (argument, shown) in
+            [("{}", "{}"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
+        {
+            assert_eq!(quoted(OsStr::new(argument)), shown);
+        }
+    }
 
     #[tokio::test]
-    async fn what_cannot_be_tried_again_stays_parked() {
+    async fn refused_retry_leaves_items_parked() {
         let bench = Bench::new().await;
-        let said = ["shardwright", "retry", "--parked", "it"];
-        let Command::Retry(arguments) = Arguments::parse_from(said).command else {
-            panic!("{said:?}")
+        let command_line = ["shardwright", "retry", "--parked", "it"];
+        let Command::Retry(arguments) = Arguments::parse_from(command_line).command else {
+            panic!("{command_line:?}")
         };
         for (begun_with, why) in [
-            (bench.scan_options(), "the rules of a scan are not kept with it"),
+            (bench.scan_options(), "a run of `scan` does not store its rules"),
             (JobOptions { mode: Mode::Persistent, ..bench.fresh("true") }, "ended unexpectedly"),
         ] {
             let begun = bench.begin(&begun_with).await.unwrap();
             let run = begun.run;
             bench.park(begun).await;
-            let refusal = super::run(&bench.store, true, &arguments).await.unwrap_err();
+            let refusal = super::run(&bench.store, true, &arguments, false).await.unwrap_err();
             assert!(format!("{refusal:#}").contains(why), "{refusal:#}");
             let progress = bench.coordinator.get_run_progress(TENANT, run).await.unwrap();
             assert_eq!((progress.parked, progress.active), (1, 0), "{why}");

@@ -3,8 +3,8 @@ use shardwright_placement::{ObjectIdRef, Route};
 use crate::arguments::cluster::RouteArguments;
 use crate::cluster::open;
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::store::{OpenMode, StoreAddress};
 
 pub(crate) async fn run(
@@ -17,7 +17,7 @@ pub(crate) async fn run(
     let table = cluster.view().routing(None, cluster.config());
     let explanation = table.explain(&arguments.object)?.to_string();
     if !json {
-        say!("{explanation}");
+        outln!("{explanation}");
         return Ok(Exit::Done);
     }
     let route = table.route(id)?;

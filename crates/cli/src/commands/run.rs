@@ -1,6 +1,6 @@
-//! `shardwright run`: the main job.
+//! `shardwright run`: runs a command for every item of a source.
 
-use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::begin::{begin, check, state_folder};
 use shardwright_jobs::description::Mode;
 use shardwright_process::Template;
 
@@ -16,11 +16,13 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let template = Template::new(&arguments.command)?;
     anyhow::ensure!(
-        arguments.mode() != Mode::Persistent || !template.has_place(),
-        "a persistent command is started before there is an item: it cannot have a {{}}"
+        arguments.mode() != Mode::Persistent || !template.has_placeholder(),
+        "a --persistent command receives its items over the worker protocol; leave out `{{}}`"
     );
-    let state = state_folder(store)?;
+    let options = arguments.options();
+    check(store, &options).await?;
     let coordinator = store.open(OpenMode::Write).await?;
-    let begun = begin(store, &coordinator, &state, &arguments.options()).await?;
+    let state = state_folder(store)?;
+    let begun = begin(store, &coordinator, &state, &options).await?;
     work(&coordinator, json, begun, &arguments.work, Task::Rest).await
 }

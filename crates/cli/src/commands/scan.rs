@@ -1,7 +1,7 @@
-//! `shardwright scan`: the built-in job.
+//! `shardwright scan`: searches a source for secrets.
 
 use anyhow::Context as _;
-use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::begin::{begin, check, state_folder};
 use shardwright_jobs::output::Replaced;
 use shardwright_process::scan::{Format, RuleSet};
 
@@ -18,24 +18,25 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         !json || arguments.format == Format::Text || arguments.report.is_some(),
-        "with --json the output is for events; say --report FILE for the findings"
+        "with --json, stdout contains events; use --report FILE for findings in another format"
     );
     if let Some(file) = &arguments.report {
         ensure_writable(file)?;
     }
     let rules = match &arguments.rules {
-        Some(file) => RuleSet::read(file).context("these rules cannot be used")?,
+        Some(file) => RuleSet::read(file).context("cannot use the rules")?,
         None => RuleSet::built_in()?,
     };
     let as_run = arguments.as_run(rules.digest());
     let options = as_run.options();
-    let state = state_folder(store)?;
+    check(store, &options).await?;
     let coordinator = store.open(OpenMode::Write).await?;
+    let state = state_folder(store)?;
     let scan = Scan { rules, arguments };
     loop {
         let begun = begin(store, &coordinator, &state, &options).await?;
         let done = work(&coordinator, json, begun, &as_run.work, Task::Scan(&scan)).await;
-        // Whoever came when it had ended looks for what is there now, and so does this one then.
+        // Another process has replaced the finished scan with a new one. Join that one.
         if !done.as_ref().is_err_and(|error| error.is::<Replaced>()) {
             return done;
         }

@@ -3,8 +3,8 @@ use shardwright_jobs::TENANT;
 use shardwright_process::KeyText;
 
 use crate::commands::{find, print_json};
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -25,7 +25,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
             let cursor = shard.last_key.as_deref().unwrap_or(&shard.start);
             let shown = |key: &[u8]| description.source.key_shown(key);
             let [start, cursor, end] = [&shard.start, cursor, &shard.end].map(shown);
-            say!("{id}  {status:7} {held:4}  {start} .. {cursor} .. {end}");
+            outln!("{id}  {status:7} {held:4}  {start} .. {cursor} .. {end}");
         }
     }
     Ok(Exit::Done)

@@ -7,8 +7,8 @@ use shardwright_jobs::readable::{printable, readable_time};
 
 use crate::commands::runs::{ago, word};
 use crate::commands::{find, print_json};
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::state::State;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
@@ -34,21 +34,21 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         }))?;
         return Ok(Exit::Done);
     }
-    say!("run      {name} ({}), {state}", shown(run));
-    say!("begun    {} ago", readable_time(ago(record.created_at.as_millis())));
-    say!("source   {}", description.source.title());
+    outln!("run      {name} ({}), {state}", shown(run));
+    outln!("started  {} ago", readable_time(ago(record.created_at.as_millis())));
+    outln!("source   {}", description.source.title());
     let command = description.command();
     let command: Vec<_> = command.iter().map(|part| part.display().to_string()).collect();
-    say!("command  {}", printable(&command.join(" ")));
+    outln!("command  {}", printable(&command.join(" ")));
     let RunProgress { done, active, leased, parked, .. } = progress;
-    // Of a run that has ended nobody holds anything, whatever is left of leases.
+    // Leases of an ended run may not have expired yet, but they have no effect.
     if state.has_ended() {
-        say!("shards   {done} done, {active} never finished, {parked} parked");
+        outln!("shards   {done} done, {active} never finished, {parked} parked");
     } else {
-        say!("shards   {done} done, {active} active ({leased} held), {parked} parked");
+        outln!("shards   {done} done, {active} active ({leased} held), {parked} parked");
     }
     if let Some(left_ms) = left_ms.filter(|_| leased > 0 && !state.has_ended()) {
-        say!("left     about {} s", left_ms.div_ceil(1_000));
+        outln!("left     about {} s", left_ms.div_ceil(1_000));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! Pausing, resuming and ending a run.
+//! `shardwright pause`, `resume` and `cancel`.
 
 use shardwright_contracts::OpId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunRecord, RunTransitionError};
@@ -6,21 +6,18 @@ use shardwright_jobs::TENANT;
 
 use crate::commands::runs::word;
 use crate::commands::{find, print_json};
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
-/// Refuses to begin work on a paused run: whoever paused it may want somebody to have a look first,
-/// and whoever begins may have nobody who would let it go on.
+/// Rejects work on a paused run. A new process would wait until an operator resumes the run,
+/// possibly unnoticed.
 pub(crate) fn ensure_not_paused(name: RunName, record: &RunRecord) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !record.paused,
-        "the run {name} is paused; `shardwright resume {name}` lets work on it go on"
-    );
+    anyhow::ensure!(!record.paused, "run {name} is paused; `shardwright resume {name}` resumes it");
     Ok(())
 }
 
-/// What is to become of a run.
+/// A change of a run's status.
 #[derive(Clone, Copy)]
 pub(crate) enum Transition {
     Pause,
@@ -40,25 +37,25 @@ pub(crate) async fn run(
     let (changed, status, meaning) = match transition {
         Transition::Pause => {
             let changed = coordinator.pause_run(TENANT, run, op).await;
-            (changed, "paused", "workers give their shards back")
+            (changed, "paused", "workers release their shards")
         }
         Transition::Resume => {
             let changed = coordinator.resume_run(TENANT, run, op).await;
-            (changed, "active", "workers go on")
+            (changed, "active", "workers may claim shards again")
         }
         Transition::Cancel => {
             let changed = coordinator.cancel_run(TENANT, run, op).await;
-            (changed, "cancelled", "nothing more of it is committed")
+            (changed, "cancelled", "workers can commit nothing more")
         }
     };
     if let Err(RunTransitionError::RunTerminal(ended)) = &changed {
-        anyhow::bail!("the run {name} has ended: it is {}", word(ended.status, false));
+        anyhow::bail!("run {name} has already ended: it is {}", word(ended.status, false));
     }
     changed?;
     if json {
         print_json(&serde_json::json!({ "name": name.as_str(), "status": status }))?;
     } else {
-        say!("{name} is {status}: {meaning}");
+        outln!("run {name} is {status}: {meaning}");
     }
     Ok(Exit::Done)
 }

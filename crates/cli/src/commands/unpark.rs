@@ -4,8 +4,8 @@ use shardwright_jobs::TENANT;
 
 use crate::arguments::UnparkArguments;
 use crate::commands::{find, print_json};
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(
@@ -27,12 +27,12 @@ pub(crate) async fn run(
     if json {
         print_json(&serde_json::json!({ "unparked": unparked }))?;
     } else {
-        say!("{unparked} unparked; the command that began {name} tries them again");
+        outln!("unparked {unparked} shards; the command that started {name} retries them");
     }
     Ok(Exit::Done)
 }
 
-/// Lets everything be tried again that was set aside, and says how many shards that is.
+/// Unparks all parked shards, and returns their number.
 pub(crate) async fn unpark_all(coordinator: &Coordinator, run: RunId) -> anyhow::Result<usize> {
     let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
     let parked: Vec<ShardId> = parked.iter().map(|shard| shard.shard).collect();
@@ -40,7 +40,7 @@ pub(crate) async fn unpark_all(coordinator: &Coordinator, run: RunId) -> anyhow:
     Ok(parked.len())
 }
 
-/// Lets shards be tried again.
+/// Unparks shards.
 async fn unpark(coordinator: &Coordinator, run: RunId, shards: &[ShardId]) -> anyhow::Result<()> {
     for shard in shards {
         let op = OpId::from_raw(fastrand::u64(..));

@@ -9,8 +9,8 @@ use shardwright_jobs::verify::{Findings, Written, verify};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::{find, print_json};
+use crate::console::{errln, outln};
 use crate::exit::Exit;
-use crate::say::{note, say};
 use crate::state::State;
 use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     let (run, description) = find(&coordinator, name).await?;
     anyhow::ensure!(
         description.mode != Mode::Library,
-        "the run {name} is of a library: only its own program knows what its results mean"
+        "run {name} was created by a program that uses the library; only that program can verify it"
     );
     ensure_finished(&coordinator, name, run).await?;
     let state = store.state_folder();
@@ -40,22 +40,22 @@ pub(crate) async fn run(
     let (folder, _fetched) = output.readable().await?;
     let missing = missing_files(&output, &folder);
     if !missing.is_empty() {
-        return told(json, name, &missing);
+        return report(json, name, &missing);
     }
     let own = (description.results == Results::Local).then(|| output.journal_folder(run));
     let written = Written {
         folder: &folder,
-        results: output.place(RESULTS),
+        results: output.location(RESULTS),
         own_segments: own,
         objects: output.objects(),
         journals: output.journals(run).await?,
     };
     let source = source.as_ref();
     let findings = verify(&coordinator, name, run, &description, &written, source).await?;
-    told(json, name, &findings)
+    report(json, name, &findings)
 }
 
-/// Refuses a run of which nobody has claimed yet that it covers anything.
+/// Rejects a run that has no receipt.
 async fn ensure_finished(
     coordinator: &Coordinator,
     name: RunName,
@@ -68,32 +68,32 @@ async fn ensure_finished(
     };
     match state {
         State::Done | State::DoneButParked { .. } => Ok(()),
-        State::Cancelled => anyhow::bail!("the run {name} was cancelled: it has no receipt"),
-        State::Failed => anyhow::bail!("the run {name} has failed: it has no receipt"),
-        state => anyhow::bail!("the run {name} is not finished ({state}): it has no receipt yet"),
+        State::Cancelled => anyhow::bail!("run {name} was cancelled: it has no receipt"),
+        State::Failed => anyhow::bail!("run {name} has failed: it has no receipt"),
+        state => anyhow::bail!("run {name} is not finished ({state}): it has no receipt yet"),
     }
 }
 
-/// Finds what is not there any more, or is something else by now.
+/// Checks that the result file and the receipt exist and are files.
 fn missing_files(output: &Output, folder: &Path) -> Findings {
     let mut findings = Findings::default();
     for file in [RESULTS, RECEIPT] {
         let path = folder.join(file);
         let wrong = match std::fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is gone",
-            // Whatever else is wrong with it is found when it is read.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
+            // Other errors occur again when the file is read.
             Err(_) => continue,
             Ok(_) if path.is_file() => continue,
             Ok(_) => "is not a file",
         };
-        findings.add(format!("{} {wrong}", output.place(file)));
+        findings.add(format!("{} {wrong}", output.location(file)));
     }
     findings
 }
 
-fn told(json: bool, name: RunName, findings: &Findings) -> anyhow::Result<Exit> {
+fn report(json: bool, name: RunName, findings: &Findings) -> anyhow::Result<Exit> {
     for note in findings.notes() {
-        note!("{note}");
+        errln!("{note}");
     }
     if json {
         print_json(&serde_json::json!({
@@ -102,13 +102,13 @@ fn told(json: bool, name: RunName, findings: &Findings) -> anyhow::Result<Exit> 
         }))?;
     } else {
         for finding in findings.kept() {
-            say!("{finding}");
+            outln!("{finding}");
         }
         if findings.more() > 0 {
-            say!("and {} more", findings.more());
+            outln!("and {} more", findings.more());
         }
         let holds = if findings.is_empty() { "holds" } else { "does not hold" };
-        say!("{name}: the receipt {holds}");
+        outln!("{name}: the receipt {holds}");
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }

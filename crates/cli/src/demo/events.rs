@@ -1,21 +1,21 @@
 use std::str::FromStr;
 
-/// What is done to the cluster.
+/// An event in the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Nothing: calls are made, and that is all.
+    /// Only calls.
     Calm,
     /// Another node joins.
     Join,
-    /// An operator has a node emptied, and lets it have shards again.
+    /// An operator drains a node, and ends the drain.
     Drain,
-    /// A node is told to end: it hands everything over first.
+    /// A node gets SIGTERM, and hands over its shards before it exits.
     Terminate,
-    /// The node that leads is killed.
+    /// The leader is killed.
     Kill,
-    /// A node stands still until others have replaced it, and goes on.
+    /// The leader is stopped, and continues after other nodes have replaced it.
     Pause,
-    /// Somebody does something to the store, from outside.
+    /// The user may disturb the store from outside.
     Store,
 }
 
@@ -42,21 +42,21 @@ impl Event {
         }
     }
 
-    /// What people are told of it.
-    pub(crate) const fn sentence(self) -> &'static str {
+    /// The description in the report.
+    pub(crate) const fn description(self) -> &'static str {
         match self {
-            Self::Calm => "clients call, and nothing else happens",
-            Self::Join => "another node joins",
-            Self::Drain => "an operator has a node emptied, and lets it have shards again",
-            Self::Terminate => "a node is told to end, and hands everything over first",
-            Self::Kill => "the node that leads is killed",
-            Self::Pause => "the node that leads stands still until it was replaced, and goes on",
-            Self::Store => "somebody may do something to the store",
+            Self::Calm => "clients call, without any event",
+            Self::Join => "a node joins",
+            Self::Drain => "an operator drains a node, and ends the drain",
+            Self::Terminate => "a node gets SIGTERM, and hands over its shards",
+            Self::Kill => "the leader is killed",
+            Self::Pause => "the leader is stopped, and continues after it was replaced",
+            Self::Store => "5 seconds for you to disturb the store",
         }
     }
 
-    /// Whether calls may fail of it, for a while.
-    pub(crate) const fn is_trouble(self) -> bool {
+    /// Whether calls may fail for a while.
+    pub(crate) const fn is_fault(self) -> bool {
         matches!(self, Self::Kill | Self::Pause | Self::Store)
     }
 }
@@ -67,6 +67,6 @@ impl FromStr for Event {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|event| event.name() == text);
         let names = || Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| format!("`{text}` is none of {}", names()))
+        found.ok_or_else(|| format!("unknown event `{text}`; use {}", names()))
     }
 }

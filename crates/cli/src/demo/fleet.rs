@@ -12,20 +12,21 @@ use super::events::Event;
 use super::process::Process;
 use crate::arguments::cluster::ClusterChoice;
 use crate::cluster::{AnyCluster, counters, open};
-use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
+use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress, TrustedFolders};
 
-/// How long the cluster may take to come to rest.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long whoever does something to the store is given for it.
-const OUTSIDE: Duration = Duration::from_secs(5);
-/// How long a write takes at most where nobody stands in its way.
-const A_WRITE: Duration = Duration::from_millis(500);
-/// How often a node may be met in the middle of a write.
-const MEETINGS: u32 = 20;
+/// The timeout for the cluster to settle after an event.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time that the user has to disturb the store.
+const STORE_EVENT: Duration = Duration::from_secs(5);
+/// The timeout of a test write. A slower write means that another process holds the write lock.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The number of attempts to stop a node outside of a write.
+const STOP_ATTEMPTS: u32 = 20;
 
-/// What is started.
+/// The cluster to start.
 pub(crate) struct Setup {
     pub(crate) store: StoreAddress,
+    pub(crate) trusted: TrustedFolders,
     pub(crate) name: String,
     pub(crate) nodes: usize,
     pub(crate) gates: usize,
@@ -33,7 +34,7 @@ pub(crate) struct Setup {
     pub(crate) session: Duration,
 }
 
-/// How the cluster is described on a command line, to us as well as to the others.
+/// The cluster flags, which this process parses as its child processes do.
 #[derive(clap::Parser)]
 #[command(no_binary_name = true)]
 struct Chosen {
@@ -57,9 +58,12 @@ impl Setup {
 
     async fn start(&self, what: &str) -> anyhow::Result<Process> {
         let mut arguments = self.store.flags();
+        for folder in self.trusted.folders() {
+            arguments.extend(["--trust-folder".to_owned(), folder.display().to_string()]);
+        }
         arguments.extend(["--json".to_owned(), what.to_owned()]);
         arguments.extend(self.cluster());
-        Process::start(&arguments).await.with_context(|| format!("a {what} does not come up"))
+        Process::start(&arguments).await.with_context(|| format!("cannot start a {what}"))
     }
 }
 
@@ -73,7 +77,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts everything, and waits until every shard is where it should be.
+    /// Starts all processes, and waits until every shard is on its target node.
     pub(crate) async fn start(setup: Setup) -> anyhow::Result<Self> {
         let (mut nodes, mut gates) = (Vec::new(), Vec::new());
         for _ in 0..setup.nodes {
@@ -86,7 +90,7 @@ impl Fleet {
         let cluster = open(&setup.store, &chosen.cluster, OpenMode::Read).await?;
         let counters = counters(&cluster);
         let fleet = Self { setup, nodes, gates, cluster, counters };
-        fleet.at_rest().await?;
+        fleet.settle().await?;
         Ok(fleet)
     }
 
@@ -98,18 +102,14 @@ impl Fleet {
         &self.counters
     }
 
-    /// Where clients call.
+    /// The addresses that clients call.
     pub(crate) fn gates(&self) -> Vec<String> {
         self.gates.iter().map(|gate| gate.address.clone()).collect()
     }
 
-    /// Does something to the cluster and waits until it is at rest again. `begun` is called when
-    /// the very thing is done.
-    pub(crate) async fn live_through(
-        &mut self,
-        event: Event,
-        begun: impl FnOnce(),
-    ) -> anyhow::Result<()> {
+    /// Applies an event, and waits until the cluster has settled. It calls `begun` at the moment of
+    /// the event.
+    pub(crate) async fn apply(&mut self, event: Event, begun: impl FnOnce()) -> anyhow::Result<()> {
         match event {
             Event::Calm => begun(),
             Event::Join => {
@@ -124,8 +124,8 @@ impl Fleet {
                 let mut node = self.nodes.remove(0);
                 begun();
                 node.signal(Signal::TERM)?;
-                let status = self.in_time("a node that was told to end", node.ended()).await??;
-                anyhow::ensure!(status.success(), "a node that was told to end failed: {status}");
+                let status = self.in_time("the terminated node", node.ended()).await??;
+                anyhow::ensure!(status.success(), "the terminated node failed: {status}");
             }
             Event::Kill => {
                 let mut node = self.nodes.remove(self.leader());
@@ -136,13 +136,13 @@ impl Fleet {
             Event::Pause => self.pause(begun).await?,
             Event::Store => {
                 begun();
-                tokio::time::sleep(OUTSIDE).await;
+                tokio::time::sleep(STORE_EVENT).await;
             }
         }
-        self.at_rest().await
+        self.settle().await
     }
 
-    /// Ends every process, and waits until it has.
+    /// Kills all processes, and waits until they have ended.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
         for mut process in self.nodes.into_iter().chain(self.gates) {
             process.signal(Signal::KILL)?;
@@ -151,35 +151,35 @@ impl Fleet {
         Ok(())
     }
 
-    /// Has a node emptied by an operator, and lets it have shards again.
+    /// Drains a node, and ends the drain.
     async fn drain(&self) -> anyhow::Result<()> {
-        let node = self.nodes.first().context("there is no node")?;
+        let node = self.nodes.first().context("no node is running")?;
         let address = NodeAddress::parse(&node.address)?;
         self.cluster.set_drained(&address, true).await?;
         let empty =
             |view: &ClusterView| DrainProgress::of(&view.map, &address, &view.members).is_done();
-        self.until("a node that is to be emptied", empty).await?;
+        self.until("the drained node", empty).await?;
         self.cluster.set_drained(&address, false).await?;
         Ok(())
     }
 
-    /// Lets a node stand still until the others have replaced it.
+    /// Stops the leader until other nodes have replaced it.
     async fn pause(&self, begun: impl FnOnce()) -> anyhow::Result<()> {
-        let node = self.nodes.get(self.leader()).context("there is no node")?;
+        let node = self.nodes.get(self.leader()).context("no node is running")?;
         begun();
         self.stop(node).await?;
         let replaced = |view: &ClusterView| {
             view.members.get(&node.address).is_none() && view.readiness().is_ready()
         };
-        let waited = self.until("a node that stands still", replaced).await;
+        let waited = self.until("the stopped node", replaced).await;
         node.signal(Signal::CONT)?;
         waited
     }
 
-    /// Lets a node stand still outside of a write: in the middle of one it has the lock of all who
-    /// write to a file store, and nobody could replace it.
+    /// Stops a node outside of a write. During a write it holds the write lock of a file store, and
+    /// no other node could replace it.
     async fn stop(&self, node: &Process) -> anyhow::Result<()> {
-        for _ in 0..MEETINGS {
+        for _ in 0..STOP_ATTEMPTS {
             node.signal(Signal::STOP)?;
             let can_write = self.can_write().await;
             if matches!(can_write, Ok(true)) {
@@ -188,30 +188,30 @@ impl Fleet {
             node.signal(Signal::CONT)?;
             can_write?;
         }
-        anyhow::bail!("nobody can write to {}", self.setup.store)
+        anyhow::bail!("cannot write to {} while a node is stopped", self.setup.store)
     }
 
     async fn can_write(&self) -> anyhow::Result<bool> {
         let (store, key) = (self.cluster.store(), Key::from(format!("demo/{}", self.setup.name)));
         let found = store.load(std::slice::from_ref(&key)).await?.values.into_iter().flatten();
-        let there = found.last().map_or(Expect::Absent, |found| Expect::At(found.revision));
-        let commit = Commit::builder().expect(key.clone(), there).put(key, "").build()?;
-        let written = tokio::time::timeout(A_WRITE, store.commit(commit)).await;
+        let expect = found.last().map_or(Expect::Absent, |found| Expect::At(found.revision));
+        let commit = Commit::builder().expect(key.clone(), expect).put(key, "").build()?;
+        let written = tokio::time::timeout(WRITE_TIMEOUT, store.commit(commit)).await;
         Ok(matches!(written, Ok(Ok(_))))
     }
 
-    /// Which of the nodes leads; the first if nobody does.
+    /// The index of the leader, or of the first node if there is no leader.
     fn leader(&self) -> usize {
         let view = self.cluster.view();
         let leader = view.live_leader().map(|leader| leader.address.as_str());
         self.nodes.iter().position(|node| Some(node.address.as_str()) == leader).unwrap_or(0)
     }
 
-    /// Waits until every node is a member and has its share.
-    async fn at_rest(&self) -> anyhow::Result<()> {
+    /// Waits until every node is a member and holds its share.
+    async fn settle(&self) -> anyhow::Result<()> {
         let nodes = self.nodes.len();
         let share = self.setup.shards as usize / nodes.max(1);
-        let at_rest = |view: &ClusterView| {
+        let is_settled = |view: &ClusterView| {
             let has_share = |member: &shardwright_placement::Member| {
                 view.held_by(&member.holder).count() >= share
             };
@@ -219,20 +219,20 @@ impl Fleet {
                 && view.readiness().is_ready()
                 && view.members.iter().all(has_share)
         };
-        self.until("the cluster", at_rest).await
+        self.until("the cluster", is_settled).await
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&ClusterView) -> bool) -> anyhow::Result<()> {
         let mut changes = self.cluster.changes();
         let waiting = changes.wait_for(|view| holds(view));
         match self.in_time(what, waiting).await {
-            Ok(found) => found.map(|_| ()).context("the cluster cannot be followed any more"),
+            Ok(found) => found.map(|_| ()).context("lost the watch on the cluster"),
             Err(late) => Err(late.context(self.cluster.view().readiness().to_string())),
         }
     }
 
     async fn in_time<T>(&self, what: &str, waiting: impl Future<Output = T>) -> anyhow::Result<T> {
-        let done = tokio::time::timeout(PATIENCE, waiting).await;
-        done.with_context(|| format!("{what} did not come to rest in {} s", PATIENCE.as_secs()))
+        let done = tokio::time::timeout(SETTLE_TIMEOUT, waiting).await;
+        done.with_context(|| format!("{what} did not settle in {} s", SETTLE_TIMEOUT.as_secs()))
     }
 }

@@ -6,7 +6,7 @@ use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 use tokio::task::JoinHandle;
 
-/// Counts shards that come to another node than they were on before.
+/// Counts moves of shards from one node to another.
 pub(crate) struct Movement {
     moved: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -19,7 +19,7 @@ impl Movement {
         Self { moved, task }
     }
 
-    /// How many there were so far.
+    /// The number of moves so far.
     pub(crate) fn so_far(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }

@@ -6,38 +6,38 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// How long a process may take until it says that it is there.
-const START: Duration = Duration::from_secs(60);
+/// The timeout for the first line of a process.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// This very program as a node or a gate. It is killed when this is dropped.
+/// This program as a node or a gate. Dropping it kills the process.
 pub(crate) struct Process {
     child: Child,
-    /// It ends when this does, also if that is because we were killed.
+    /// The process exits when this pipe closes, even if this process was killed.
     _attached: ChildStdin,
-    /// Where it receives calls.
+    /// The address that the process listens on.
     pub(crate) address: String,
 }
 
 impl Process {
-    /// Starts one, and waits until it serves.
+    /// Starts a process, and waits until it serves.
     pub(crate) async fn start(arguments: &[String]) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program cannot be found")?;
+        let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args(arguments).arg("--attached").kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C is for us; we tell them.
+        // A process group of its own, so that Ctrl-C reaches only this process.
         command.process_group(0);
-        let mut child = command.spawn().context("a process cannot be started")?;
-        let attached = child.stdin.take().context("a process has no input")?;
-        let output = child.stdout.take().context("a process has no output")?;
+        let mut child = command.spawn().context("cannot start a process")?;
+        let attached = child.stdin.take().context("the process has no stdin")?;
+        let output = child.stdout.take().context("the process has no stdout")?;
         let mut lines = BufReader::new(output).lines();
-        let first = tokio::time::timeout(START, lines.next_line()).await;
-        let first = first.context("a process says nothing")??;
-        let first = first.context("a process ended before it served")?;
-        let told: serde_json::Value = serde_json::from_str(&first)?;
-        let address = told.get("address").and_then(serde_json::Value::as_str);
-        let address = address.context("a process does not say where it is")?.to_owned();
-        tokio::spawn(read(lines));
+        let first = tokio::time::timeout(START_TIMEOUT, lines.next_line()).await;
+        let first = first.context("the process did not start in time")??;
+        let first = first.context("the process ended before it served")?;
+        let event: serde_json::Value = serde_json::from_str(&first)?;
+        let address = event.get("address").and_then(serde_json::Value::as_str);
+        let address = address.context("the process reported no address")?.to_owned();
+        tokio::spawn(drain(lines));
         Ok(Self { child, _attached: attached, address })
     }
 
@@ -47,13 +47,13 @@ impl Process {
         Ok(kill_process(id, signal)?)
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         Ok(self.child.wait().await?)
     }
 }
 
-/// Reads what is left, so that nobody waits for a reader.
-async fn read(mut lines: Lines<BufReader<ChildStdout>>) {
+/// Reads and drops the output, so that the process never blocks on a full pipe.
+async fn drain(mut lines: Lines<BufReader<ChildStdout>>) {
     while let Ok(Some(_)) = lines.next_line().await {}
 }

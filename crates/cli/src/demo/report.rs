@@ -3,9 +3,9 @@ use std::time::Duration;
 use shardwright_demo::{Tally, Verdict};
 
 use crate::commands::print_json;
-use crate::say::say;
+use crate::console::outln;
 
-/// What happened between two events.
+/// The calls and moves between two events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Phase {
     pub(crate) moved: u64,
 }
 
-/// Where a phase began.
+/// The counters at the start of a phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     at: Duration,
@@ -30,7 +30,7 @@ impl Mark {
         Self { at, calls: tally.latencies.len(), failed: tally.failed, moved }
     }
 
-    /// What has happened since.
+    /// The phase from this mark to another.
     pub(crate) fn to(self, end: Self, tally: &Tally, name: &'static str) -> Phase {
         let latencies = tally.latencies.get(self.calls..end.calls).unwrap_or_default();
         Phase {
@@ -44,25 +44,25 @@ impl Mark {
     }
 }
 
-/// Tells what goes on, as text or JSON.
+/// Writes the report, as text or JSON.
 pub(crate) struct Reporter {
     pub(crate) json: bool,
 }
 
 impl Reporter {
-    /// Says that something begins.
+    /// Reports the start of a phase.
     pub(crate) fn begins(&self, name: &str, what: &str) -> anyhow::Result<()> {
         if self.json {
             return print_json(
                 &serde_json::json!({ "event": "phase", "phase": name, "what": what }),
             );
         }
-        say!("-- {name}: {what}");
+        outln!("-- {name}: {what}");
         Ok(())
     }
 
-    /// A line for a moment.
-    pub(crate) fn moment(&self, at: Duration, nodes: usize, since: &Phase) -> anyhow::Result<()> {
+    /// Reports one second.
+    pub(crate) fn second(&self, at: Duration, nodes: usize, since: &Phase) -> anyhow::Result<()> {
         let Phase { name, calls, failed, slowest, moved, .. } = since;
         if self.json {
             return print_json(&serde_json::json!({
@@ -70,7 +70,7 @@ impl Reporter {
                 "failed": failed, "slowest_ms": ms(*slowest), "moved": moved,
             }));
         }
-        say!(
+        outln!(
             "{:5.1} s  {name:9}  {nodes} nodes  {calls:5} calls  {failed:4} failed  slowest \
              {:5} ms  {moved:4} shards moved",
             at.as_secs_f64(),
@@ -79,7 +79,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// The table at the end, and the verdict.
+    /// Reports the table of phases, and the verdict.
     pub(crate) fn end(
         &self,
         phases: &[Phase],
@@ -90,31 +90,31 @@ impl Reporter {
         if self.json {
             return print_json(&as_json(phases, tally, total, verdict));
         }
-        say!("\nphase      seconds    calls   failed  slowest ms    moved");
+        outln!("\nphase      seconds    calls   failed  slowest ms    moved");
         for one in phases {
             let Phase { name, took, calls, failed, slowest, moved } = one;
             let (seconds, slowest) = (took.as_secs_f64(), ms(*slowest));
-            say!("{name:9} {seconds:8.1} {calls:8} {failed:8} {slowest:11} {moved:8}");
+            outln!("{name:9} {seconds:8.1} {calls:8} {failed:8} {slowest:11} {moved:8}");
         }
         let (p50, p99) = (percentile(tally, 50), percentile(tally, 99));
-        say!("\ncalls        {} made, half within {p50} ms, 99 % within {p99} ms", tally.begun);
+        outln!("\ncalls        {} made, p50 {p50} ms, p99 {p99} ms", tally.begun);
         let slowest_second = slowest_second(tally);
-        say!("rate         {slowest_second} calls in the second with the fewest");
-        say!(
-            "increments   {} answered, {} unknown, {total} stored",
+        outln!("rate         at least {slowest_second} calls in each second");
+        outln!(
+            "increments   {} acknowledged, {} with unknown outcome, {total} stored",
             tally.acknowledged,
             tally.unknown
         );
         for (name, recovery) in &verdict.recoveries {
-            say!("{name:12} the last call that failed was made {} ms later", ms(*recovery));
+            outln!("{name:12} last failed call {} ms after the event", ms(*recovery));
         }
-        say!("failed       {} calls without a reason", verdict.failed_for_nothing);
-        say!("lost         {} increments", verdict.lost);
+        outln!("failed       {} calls outside of faults", verdict.failed_without_fault);
+        outln!("lost         {} acknowledged increments", verdict.lost);
         for broken in &verdict.broken {
-            say!("broken: {broken}");
+            outln!("broken: {broken}");
         }
         if verdict.broken.is_empty() {
-            say!("every promise was kept");
+            outln!("every promise was kept");
         }
         Ok(())
     }
@@ -137,14 +137,14 @@ fn as_json(phases: &[Phase], tally: &Tally, total: i128, verdict: &Verdict) -> s
         "event": "end", "phases": phases.iter().map(phase).collect::<Vec<_>>(),
         "calls": tally.begun, "fewest_in_a_second": slowest_second(tally),
         "acknowledged": tally.acknowledged, "unknown": tally.unknown,
-        "stored": total, "lost": lost, "failed_for_nothing": verdict.failed_for_nothing,
+        "stored": total, "lost": lost, "failed_for_nothing": verdict.failed_without_fault,
         "p50_ms": percentile(tally, 50), "p99_ms": percentile(tally, 99),
         "recoveries": verdict.recoveries.iter().map(recovery).collect::<Vec<_>>(),
         "broken": verdict.broken,
     })
 }
 
-/// The fewest calls that were made in a whole second.
+/// The fewest calls in a complete second.
 fn slowest_second(tally: &Tally) -> u64 {
     let whole = tally.begun_by_second.len().saturating_sub(1);
     tally.begun_by_second.iter().take(whole).min().copied().unwrap_or_default()

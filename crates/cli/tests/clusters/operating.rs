@@ -1,4 +1,4 @@
-//! What an operator does with a cluster, and gets to see.
+//! The commands with which an operator inspects and changes a cluster.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,19 +12,19 @@ use shardwright_store::{Commit, Expect, Key, Store as _};
 
 use crate::support::{Site, text, wait_until};
 
-/// A node or a gate that runs until this is dropped.
+/// A node or a gate as a process. Dropping it kills the process.
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     address: String,
-    /// Where it takes calls over HTTP, if it does.
+    /// The HTTP address of a gate.
     http: Option<String>,
 }
 
 impl Server {
     fn start(site: &Site, arguments: &[&str]) -> Self {
-        let quick = ["--shards", "16", "--stability-ms", "100", "--check-interval-ms", "500"];
-        let arguments = [&["--json"], arguments, &quick].concat();
+        let fast = ["--shards", "16", "--stability-ms", "100", "--check-interval-ms", "500"];
+        let arguments = [&["--json"], arguments, &fast].concat();
         let mut child = site.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
@@ -37,8 +37,8 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until it ends, and tells how, and what it said until then.
-    fn ends(mut self) -> (Option<i32>, Vec<String>) {
+    /// Waits for the exit, and returns the exit code and the names of all events.
+    fn wait_for_events(mut self) -> (Option<i32>, Vec<String>) {
         let event = |line: std::io::Result<String>| {
             let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
             value["event"].as_str().unwrap().to_owned()
@@ -46,11 +46,9 @@ impl Server {
         let events = self.lines.by_ref().map(event).collect();
         (self.child.wait().unwrap().code(), events)
     }
-}
 
-impl Server {
-    /// Waits until it ends, and tells how, and what it said when it had left.
-    fn leaves(mut self) -> (Option<i32>, Value) {
+    /// Waits for the exit, and returns the exit code and the event `left`.
+    fn wait_for_left(mut self) -> (Option<i32>, Value) {
         let value = |line: std::io::Result<String>| serde_json::from_str(&line.unwrap()).unwrap();
         let left = self.lines.by_ref().map(value).find(|value: &Value| value["event"] == "left");
         (self.child.wait().unwrap().code(), left.unwrap())
@@ -59,127 +57,127 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
     }
 }
 
 fn json(site: &Site, arguments: &[&str]) -> Value {
-    let told = site.expect(0, &[&["--json"], arguments].concat());
-    serde_json::from_str(told.lines().next().unwrap()).unwrap()
+    let printed = site.expect(0, &[&["--json"], arguments].concat());
+    serde_json::from_str(printed.lines().next().unwrap()).unwrap()
 }
 
-/// How many shards a node holds.
-fn held(site: &Site, address: &str) -> u64 {
+/// The number of shards that a node holds.
+fn held_shards(site: &Site, address: &str) -> u64 {
     let status = json(site, &["cluster", "status"]);
     let nodes = status["nodes"].as_array().unwrap();
     nodes.iter().find(|node| node["address"] == address).unwrap()["held"].as_u64().unwrap()
 }
 
-/// Waits until every node has its share.
-fn ready(site: &Site, nodes: usize) {
+/// Waits until the cluster is ready and every node holds its share.
+fn wait_until_ready(site: &Site, nodes: usize) {
     wait_until(|| {
         let status = json(site, &["cluster", "status"]);
-        let even = |node: &Value| node["held"].as_u64().unwrap() >= 16 / nodes as u64;
+        let has_share = |node: &Value| node["held"].as_u64().unwrap() >= 16 / nodes as u64;
         let all = status["nodes"].as_array().unwrap();
-        status["ready"] == true && all.len() == nodes && all.iter().all(even)
+        status["ready"] == true && all.len() == nodes && all.iter().all(has_share)
     });
 }
 
 #[test]
-fn an_operator_sees_a_cluster_and_moves_its_shards() {
+fn operator_moves_pins_and_drains_shards() {
     let site = Site::new();
     assert!(site.expect(2, &["cluster", "status"]).contains("--store"));
     let (first, second) = (Server::start(&site, &["node"]), Server::start(&site, &["node"]));
     let gate = Server::start(&site, &["gate"]);
-    ready(&site, 2);
-    let told = site.expect(0, &["cluster", "status"]);
+    wait_until_ready(&site, 2);
+    let printed = site.expect(0, &["cluster", "status"]);
     for part in [&first.address, &second.address, &gate.address, "16 shards by fnv1a32"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
-    assert!(told.contains("every shard is where it should be"), "{told}");
-    assert!(site.expect(0, &["cluster", "plan"]).contains("nothing is to be moved"));
+    assert!(printed.contains("every shard is on its target node"), "{printed}");
+    assert!(site.expect(0, &["cluster", "plan"]).contains("no shards to move"));
 
-    // A shard of the first node goes to the second, is pinned there and let go again.
+    // Shard 0 is moved to the other node, pinned there, and unpinned.
     let routed = json(&site, &["route", "shard#0/x"]);
-    let (here, there) = match routed["node"] == first.address.as_str() {
+    let (source, target) = match routed["node"] == first.address.as_str() {
         true => (&first, &second),
         false => (&second, &first),
     };
-    assert_eq!(routed["node"], here.address.as_str(), "{routed}");
+    assert_eq!(routed["node"], source.address.as_str(), "{routed}");
     assert!(site.expect(0, &["cluster", "freeze"]).contains("--undo"));
-    site.expect(0, &["cluster", "move", "0", &there.address]);
+    site.expect(0, &["cluster", "move", "0", &target.address]);
     wait_until(|| {
         let routed = json(&site, &["route", "shard#0/x"]);
-        // It is on its way there before.
-        routed["route"] == "there" && routed["node"] == there.address.as_str()
+        // While the shard moves, the route is `moving` and already names the target.
+        routed["route"] == "there" && routed["node"] == target.address.as_str()
     });
-    let told = site.expect(0, &["route", "shard#0/x"]);
-    assert!(told.contains("names shard 0 of 16") && told.contains("serves it"), "{told}");
-    assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&there.address));
-    assert!(site.expect(2, &["cluster", "move", "0", &here.address]).contains("pinned"));
+    let printed = site.expect(0, &["route", "shard#0/x"]);
+    assert!(printed.contains("names shard 0 of 16") && printed.contains("serves it"), "{printed}");
+    assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&target.address));
+    assert!(site.expect(2, &["cluster", "move", "0", &source.address]).contains("pinned"));
     site.expect(0, &["cluster", "unpin", "0"]);
     assert!(site.expect(2, &["cluster", "unpin", "0"]).contains("not pinned"));
     site.expect(0, &["cluster", "freeze", "--undo"]);
 
-    // A node is emptied, and the plan says in a sentence what it would do about a third one.
-    let told = site.expect(0, &["cluster", "drain", &here.address, "--wait"]);
-    assert!(told.contains("it has nothing left"), "{told}");
-    wait_until(|| held(&site, &there.address) == 16);
-    assert_eq!(held(&site, &here.address), 0);
+    // A drain moves all shards to the other node.
+    let printed = site.expect(0, &["cluster", "drain", &source.address, "--wait"]);
+    assert!(printed.contains("the node has no shards left"), "{printed}");
+    wait_until(|| held_shards(&site, &target.address) == 16);
+    assert_eq!(held_shards(&site, &source.address), 0);
     site.expect(0, &["cluster", "freeze"]);
-    site.expect(0, &["cluster", "drain", &here.address, "--undo"]);
+    site.expect(0, &["cluster", "drain", &source.address, "--undo"]);
     site.expect(0, &["cluster", "freeze", "--undo"]);
-    let refused = site.expect(2, &["cluster", "move", "99", &there.address]);
+    let refused = site.expect(2, &["cluster", "move", "99", &target.address]);
     assert!(refused.contains("nothing was changed"), "{refused}");
-    assert!(site.expect(2, &["cluster", "move", "0", "nobody:1"]).contains("not a member"));
+    assert!(site.expect(2, &["cluster", "move", "0", "unknown:1"]).contains("not a member"));
 }
 
 #[test]
-fn the_plan_explains_each_move_in_a_sentence() {
+fn plan_states_the_reason_for_each_move() {
     let site = Site::new();
-    // These two wait for a third, so that what is planned is not done.
+    // The two nodes wait for a third, so that planned moves do not start.
     let _nodes = [(); 2].map(|()| Server::start(&site, &["node", "--min-quorum", "3"]));
-    let told = site.expect(0, &["cluster", "plan", "--min-quorum", "3"]);
-    assert!(told.contains("nothing is decided: 2 nodes are there, 3 are needed"), "{told}");
-    let told = site.expect(0, &["cluster", "plan"]);
-    let sentences = told.lines().filter(|line| line.ends_with(": it has no node yet"));
-    assert_eq!(sentences.count(), 16, "{told}");
+    let printed = site.expect(0, &["cluster", "plan", "--min-quorum", "3"]);
+    assert!(printed.contains("nothing is planned: there are 2 nodes, 3 are needed"), "{printed}");
+    let printed = site.expect(0, &["cluster", "plan"]);
+    let moves = printed.lines().filter(|line| line.ends_with(": it has no node yet"));
+    assert_eq!(moves.count(), 16, "{printed}");
     let plan = json(&site, &["cluster", "plan"]);
     assert_eq!(plan["moves"].as_array().unwrap().len(), 16, "{plan}");
     assert!(site.expect(0, &["route", "a"]).contains("no node has claimed it"));
 }
 
 #[test]
-fn a_node_that_is_told_to_end_hands_everything_over_and_a_second_time_ends_at_once() {
+fn first_signal_hands_shards_over_and_second_one_exits_at_once() {
     let site = Site::new();
     let (first, second) = (Server::start(&site, &["node"]), Server::start(&site, &["node"]));
-    ready(&site, 2);
+    wait_until_ready(&site, 2);
     first.signal(Signal::TERM);
-    let (code, events) = first.ends();
+    let (code, events) = first.wait_for_events();
     assert_eq!(code, Some(0), "{events:?}");
     assert!(events.contains(&"draining".to_owned()), "{events:?}");
-    ready(&site, 1);
-    // Alone, it has nobody to hand over to; it still goes, with exit code 0.
+    wait_until_ready(&site, 1);
+    // The last node cannot hand over its shards. It releases them and exits with 0.
     second.signal(Signal::INT);
-    let (code, left) = second.leaves();
+    let (code, left) = second.wait_for_left();
     assert_eq!((code, &left["released"]), (Some(0), &Value::from("16")), "{left}");
 
     let third = Server::start(&site, &["node"]);
-    ready(&site, 1);
+    wait_until_ready(&site, 1);
     let gate = Server::start(&site, &["gate"]);
     gate.signal(Signal::TERM);
-    assert_eq!(gate.ends().0, Some(0));
+    assert_eq!(gate.wait_for_events().0, Some(0));
     third.signal(Signal::TERM);
     third.signal(Signal::INT);
-    assert_eq!(third.ends().0, Some(130));
+    assert_eq!(third.wait_for_events().0, Some(130));
 }
 
 #[test]
-fn nothing_that_can_be_typed_about_clusters_ends_in_a_panic() {
+fn invalid_cluster_arguments_are_errors_and_not_panics() {
     let site = Site::new();
     let _node = Server::start(&site, &["node"]);
-    ready(&site, 1);
+    wait_until_ready(&site, 1);
     for arguments in [
         &["cluster"] as &[&str],
         &["cluster", "status", "--cluster", "a/b"],
@@ -217,68 +215,75 @@ fn nothing_that_can_be_typed_about_clusters_ends_in_a_panic() {
         &["demo"],
     ] {
         let output = site.run(arguments);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
-        assert!(told.contains("error:") || told.contains("Usage:"), "{arguments:?}: {told}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(!printed.contains("panicked"), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("error:") || printed.contains("Usage:"),
+            "{arguments:?}: {printed}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_kept_as_existing_ones_are() {
+async fn cluster_in_the_seed_format_is_readable_by_other_programs() {
     let etcd = EtcdCluster::single().await.unwrap();
     let store = format!("etcd://{}", etcd.address(0).unwrap());
     let site = Site::new();
-    let told = tokio::task::spawn_blocking(move || {
-        let place = ["--store", &store, "--seed-format", "/goverse"];
-        let node = Server::start(&site, &[&["node"], &place[..]].concat());
-        let status = [&["cluster", "status"], &place[..]].concat();
+    let started = tokio::task::spawn_blocking(move || {
+        let location = ["--store", &store, "--seed-format", "/goverse"];
+        let node = Server::start(&site, &[&["node"], &location[..]].concat());
+        let status = [&["cluster", "status"], &location[..]].concat();
         wait_until(|| json(&site, &status)["ready"] == true);
-        site.expect(0, &[&["cluster", "pin", "3"], &place[..]].concat());
-        let told = site.expect(0, &[&["route", "shard#3/x"], &place[..]].concat());
-        assert!(told.contains(&node.address), "{told}");
-        // It is the same cluster, whatever it is called.
-        let renamed = [&["cluster", "status", "--cluster", "other"], &place[..]].concat();
+        site.expect(0, &[&["cluster", "pin", "3"], &location[..]].concat());
+        let printed = site.expect(0, &[&["route", "shard#3/x"], &location[..]].concat());
+        assert!(printed.contains(&node.address), "{printed}");
+        // The prefix identifies the cluster, and --cluster only names it.
+        let renamed = [&["cluster", "status", "--cluster", "other"], &location[..]].concat();
         assert_eq!(json(&site, &renamed)["nodes"][0]["address"], node.address.as_str());
         let missing = ["cluster", "status", "--store", &store, "--seed-format", "/other"];
-        assert!(site.expect(2, &missing).contains("there is no cluster below /other"));
+        assert!(site.expect(2, &missing).contains("no cluster below /other"));
         (node.address.clone(), site, store)
     });
-    let (address, site, store) = told.await.unwrap();
-    // As others read it, who know nothing of us.
-    let others = EtcdStore::connect(etcd.options().namespace("/goverse/")).await.unwrap();
-    let stored = others.load(&[Key::from("shard/3")]).await.unwrap();
+    let (address, site, store) = started.await.unwrap();
+    // Another program reads the key of a shard as text.
+    let other = EtcdStore::connect(etcd.options().namespace("/goverse/")).await.unwrap();
+    let stored = other.load(&[Key::from("shard/3")]).await.unwrap();
     let value = &stored.values[0].as_ref().unwrap().value;
     assert_eq!(text(value), format!("{address},{address},f=pinned"));
 
-    // The keys of a cluster that others made tell who looks how many shards it has. Whoever would
-    // decide it has to say it: there may be more to come.
-    let whole = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
+    // A cluster of another program stores no number of shards. Commands that read infer it from
+    // the keys. Nodes and gates store it permanently, and more keys may follow, so they need
+    // --shards.
+    let legacy = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
     for number in 0..64 {
         let key = Key::from(format!("legacy/shard/{number}"));
         let commit = Commit::builder().expect(key.clone(), Expect::Absent).put(key, "n1:1,n1:1");
-        whole.commit(commit.build().unwrap()).await.unwrap();
+        legacy.commit(commit.build().unwrap()).await.unwrap();
     }
-    let looked = tokio::task::spawn_blocking(move || {
-        let place = ["--store", &store, "--seed-format", "/legacy"];
-        let status = json(&site, &[&["cluster", "status"], &place[..]].concat());
+    let inspected = tokio::task::spawn_blocking(move || {
+        let location = ["--store", &store, "--seed-format", "/legacy"];
+        let status = json(&site, &[&["cluster", "status"], &location[..]].concat());
         assert_eq!((&status["shards"], &status["unclaimed"]), (&64.into(), &64.into()), "{status}");
-        for look in [&["cluster", "plan"][..], &["route", "x"]] {
-            site.expect(0, &[look, &place[..]].concat());
+        for reading in [&["cluster", "plan"][..], &["route", "x"]] {
+            site.expect(0, &[reading, &location[..]].concat());
         }
-        for node in [&["node"][..], &["gate"]] {
-            let told = site.expect(2, &[node, &place[..]].concat());
-            assert!(told.contains("64 shards or more") && told.contains("--shards"), "{told}");
+        for writing in [&["node"][..], &["gate"]] {
+            let printed = site.expect(2, &[writing, &location[..]].concat());
+            assert!(
+                printed.contains("at least 64 shards") && printed.contains("--shards"),
+                "{printed}"
+            );
         }
-        let fewer = [&["node", "--shards", "63"], &place[..]].concat();
+        let fewer = [&["node", "--shards", "63"], &location[..]].concat();
         assert!(site.expect(2, &fewer).contains("64"));
     });
-    looked.await.unwrap();
-    let plan = whole.load(&[Key::from("shardwright/text/legacy/plan")]).await.unwrap();
+    inspected.await.unwrap();
+    let plan = legacy.load(&[Key::from("shardwright/text/legacy/plan")]).await.unwrap();
     assert!(plan.values[0].is_none());
 }
 
-/// Adds to a counter, and gives what is answered.
+/// Adds to a counter over HTTP, and returns the body of the response.
 fn add(gate: &Server, counter: &str, amount: &str) -> String {
     let mut stream = TcpStream::connect(gate.http.as_ref().unwrap()).unwrap();
     let length = amount.len();
@@ -288,79 +293,87 @@ fn add(gate: &Server, counter: &str, amount: &str) -> String {
          timeout-ms: 30000\r\ncontent-length: {length}\r\n\r\n{amount}"
     )
     .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 #[test]
-fn clusters_in_one_store_count_for_themselves_however_they_are_kept() {
+fn clusters_in_one_store_have_separate_counters() {
     let site = Site::new();
-    let text = |prefix: &'static str| vec!["--seed-format", prefix];
-    let brief = ["node", "--session-ms", "1000"];
-    for (place, amount) in [
-        (text("/goverse"), "5"),
-        (text("/legacy"), "7"),
-        (text("/legacy/goverse"), "11"),
+    let seed_format = |prefix: &'static str| vec!["--seed-format", prefix];
+    let node = ["node", "--session-ms", "1000"];
+    for (location, amount) in [
+        (seed_format("/goverse"), "5"),
+        (seed_format("/legacy"), "7"),
+        (seed_format("/legacy/goverse"), "11"),
         (vec![], "13"),
         (vec!["--cluster", "goverse"], "17"),
     ] {
-        let _node = Server::start(&site, &[&brief[..], &place].concat());
-        let gate = Server::start(&site, &[&["gate"], &place[..]].concat());
-        assert_eq!(add(&gate, "visits", amount), amount, "{place:?}");
+        let _node = Server::start(&site, &[&node[..], &location].concat());
+        let gate = Server::start(&site, &[&["gate"], &location[..]].concat());
+        assert_eq!(add(&gate, "visits", amount), amount, "{location:?}");
     }
-    // It is the same cluster, whatever it is called.
+    // The prefix identifies the cluster, and --cluster only names it.
     let renamed = ["--seed-format", "/legacy", "--cluster", "other"];
-    let _node = Server::start(&site, &[&brief[..], &renamed[..]].concat());
+    let _node = Server::start(&site, &[&node[..], &renamed[..]].concat());
     let gate = Server::start(&site, &[&["gate"], &renamed[..]].concat());
     assert_eq!(add(&gate, "visits", "1"), "8");
 }
 
 #[test]
-fn a_cluster_whose_nodes_are_all_gone_is_not_ready() {
+fn cluster_without_nodes_is_not_ready() {
     let site = Site::new();
     let node = Server::start(&site, &["node", "--session-ms", "1000"]);
-    ready(&site, 1);
+    wait_until_ready(&site, 1);
     node.signal(Signal::KILL);
     wait_until(|| json(&site, &["cluster", "status"])["ready"] == false);
     let status = json(&site, &["cluster", "status"]);
     assert_eq!(status["unclaimed"], 16, "{status}");
     assert_eq!(status["unsettled"][0]["current_is_member"], false, "{status}");
-    let told = site.expect(0, &["cluster", "status"]);
-    assert!(told.contains(&format!("unclaimed since {} is gone", node.address)), "{told}");
+    let printed = site.expect(0, &["cluster", "status"]);
+    assert!(
+        printed.contains(&format!("unclaimed, its node {} is gone", node.address)),
+        "{printed}"
+    );
 }
 
 #[test]
-fn an_operator_waits_for_a_node_to_be_emptied_only_so_long() {
+fn drain_wait_times_out_and_names_what_keeps_the_shards() {
     let site = Site::new();
     let flags = ["--balance-load", "--in-flight-per-node", "4", "--in-flight", "8"];
     let arguments = [&["node", "--pin-policy", "wait"], &flags[..]].concat();
     let node = Server::start(&site, &arguments);
-    ready(&site, 1);
-    // Nobody else is there who could take anything.
+    wait_until_ready(&site, 1);
+    // No other node can serve the shards.
     let drain = ["cluster", "drain", &node.address, "--wait", "--timeout-ms", "300"];
-    assert!(site.expect(1, &drain).contains("the time is over, and it still has 16 shards"));
+    assert!(site.expect(1, &drain).contains("timed out: the node still holds 16 shards"));
     site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
-    // Whoever waits without an end learns at once what keeps it.
+    // Without a timeout, the command prints at once why the shards stay.
     site.expect(0, &["cluster", "pin", "3"]);
-    let endless = ["cluster", "drain", &node.address, "--wait"];
-    let mut waiting = site.command(&endless).stdout(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(waiting.stdout.take().unwrap()).lines();
-    for part in ["is to be emptied", "it still has 16 shards", "1 are pinned", "nobody can take"] {
-        let line = told.next().unwrap().unwrap();
+    let without_timeout = ["cluster", "drain", &node.address, "--wait"];
+    let mut waiting = site.command(&without_timeout).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
+    for part in
+        ["draining ", "the node holds 16 shards", "1 of them are pinned", "no other node can"]
+    {
+        let line = lines.next().unwrap().unwrap();
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(waiting.try_wait().unwrap().is_none());
     waiting.kill().unwrap();
     waiting.wait().unwrap();
-    let told = site.expect(0, &["cluster", "drain", &node.address]);
-    assert!(told.contains("emptied already") && told.contains("nobody can take them"), "{told}");
+    let printed = site.expect(0, &["cluster", "drain", &node.address]);
+    assert!(
+        printed.contains("is already being drained") && printed.contains("no other node can serve"),
+        "{printed}"
+    );
     site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
-    // Of one that is no member, it is said what comes of it, and not the contrary as well.
-    let told = site.expect(0, &["cluster", "drain", "127.0.0.1:1"]);
-    assert!(told.contains("it gets no shards when it comes"), "{told}");
-    let told = site.expect(0, &["cluster", "drain", "127.0.0.1:1", "--undo"]);
-    assert_eq!(told, "127.0.0.1:1 may have shards again\n");
+    // For a node that is not a member, the output states only the effect on its next join.
+    let printed = site.expect(0, &["cluster", "drain", "127.0.0.1:1"]);
+    assert!(printed.contains("it gets no shards when it joins"), "{printed}");
+    let printed = site.expect(0, &["cluster", "drain", "127.0.0.1:1", "--undo"]);
+    assert_eq!(printed, "127.0.0.1:1 may get shards again\n");
     assert!(site.expect(2, &["cluster", "drain", "x:1", "--timeout-ms", "3"]).contains("--wait"));
     assert!(site.expect(2, &["node", "--pin-policy", "glue"]).contains("`spill` or `wait`"));
 }

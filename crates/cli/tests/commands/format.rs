@@ -62,9 +62,9 @@ impl Recorded {
 
     fn expect(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
-        let written = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{written}");
-        written
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{printed}");
+        printed
     }
 
     fn results(&self, run: &str) -> PathBuf {
@@ -91,24 +91,24 @@ fn all_files() -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_run_recorded_halfway_resumes_and_verifies() {
+fn recorded_halfway_run_resumes_and_verifies() {
     let recorded = Recorded::copy();
     assert!(recorded.expect(0, &["runs"]).contains("halfway"));
-    let written = recorded.expect(0, &HALFWAY);
-    assert!(written.contains("60 keys"), "{written}");
+    let printed = recorded.expect(0, &HALFWAY);
+    assert!(printed.contains("60 keys"), "{printed}");
     assert_eq!(outputs(&recorded.results("halfway")), all_files());
     recorded.expect(0, &["verify", "halfway"]);
 }
 
 #[test]
-fn a_recorded_receipt_verifies() {
+fn recorded_receipts_verify() {
     let recorded = Recorded::copy();
     recorded.expect(0, &["verify", "finished"]);
     recorded.expect(0, &["verify", "poisoned"]);
 }
 
 #[test]
-fn a_recorded_parked_item_is_retried() {
+fn recorded_parked_item_is_retried() {
     let recorded = Recorded::copy();
     assert!(recorded.expect(0, &["parked", "poisoned"]).contains("f13.txt"));
     // The recorded command fails for this item until the file `mended` exists.
@@ -120,11 +120,11 @@ fn a_recorded_parked_item_is_retried() {
 }
 
 #[test]
-fn a_node_takes_over_the_shards_of_a_recorded_cluster() {
+fn node_takes_over_the_shards_of_a_recorded_cluster() {
     let recorded = Recorded::copy();
     let status = ["cluster", "status", "--cluster", "counters"];
     let before = recorded.expect(0, &status);
-    assert!(before.contains("counters: 16 shards by fnv1a32, targets of version 1"), "{before}");
+    assert!(before.contains("counters: 16 shards by fnv1a32, target version 1"), "{before}");
     assert!(before.contains("16 are not claimed"), "{before}");
     let arguments =
         ["node", "--cluster", "counters", "--listen", "127.0.0.1:0", "--stability-ms", "100"];
@@ -134,7 +134,7 @@ fn a_node_takes_over_the_shards_of_a_recorded_cluster() {
     drop(node);
 }
 
-/// A node, killed with the test.
+/// A node as a process. Dropping it kills the process.
 struct Node(Child);
 
 impl Drop for Node {

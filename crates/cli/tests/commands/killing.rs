@@ -1,4 +1,4 @@
-//! Whatever is killed whenever, a run goes on and its results are whole.
+//! Runs resume after any kill, with complete results.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Site, wait_until};
 
-/// Waits for the child; true if it had to be killed.
-fn kill_after(child: &mut std::process::Child, patience: Duration) -> bool {
+/// Kills the child unless it exits within the timeout. Returns whether it was killed.
+fn kill_after(child: &mut std::process::Child, timeout: Duration) -> bool {
     let start = Instant::now();
-    while start.elapsed() < patience {
+    while start.elapsed() < timeout {
         if child.try_wait().unwrap().is_some() {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The group is the program's own; its children have another.
+    // The process group contains only the program. Its children have groups of their own.
     let group = rustix::process::Pid::from_child(child);
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
     child.wait().unwrap();
@@ -23,43 +23,44 @@ fn kill_after(child: &mut std::process::Child, patience: Duration) -> bool {
 }
 
 #[test]
-fn fifty_kills_lose_nothing_and_do_nothing_twice() {
-    // Each in a run of its own, so that it is verified after each.
-    kill_and_go_on(50, 1, 120, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
+fn run_killed_once_commits_each_item_once() {
+    // Each kill has its own run, so that the results are verified after each.
+    kill_and_resume(50, 1, 120, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
 }
 
 #[test]
-fn nor_do_many_kills_of_one_run() {
-    kill_and_go_on(12, 12, 400, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
+fn run_killed_12_times_commits_each_item_once() {
+    kill_and_resume(12, 12, 400, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
 }
 
 #[test]
-fn nor_do_kills_of_those_that_feed_persistent_programs() {
+fn killed_run_with_persistent_workers_commits_each_item_once() {
     let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/persistent_worker.sh");
     let flags = ["-j", "3", "--persistent", "--in-flight", "16", "--", "sh"];
-    kill_and_go_on(12, 12, 400, &[&flags[..], &[worker.to_str().unwrap()]].concat());
+    kill_and_resume(12, 12, 400, &[&flags[..], &[worker.to_str().unwrap()]].concat());
 }
 
-/// Kills the program at that many random moments, in as many runs as that takes.
-fn kill_and_go_on(wanted: usize, most_in_a_run: usize, files: usize, flags: &[&str]) {
-    // So many kills in so short a time look like an item that kills.
-    let patient = ["run", "data", "--run", "killed", "--max-crashes", "1000"];
-    let command = [&patient[..], flags].concat();
+/// Kills the program at random moments until it was killed `wanted` times. A run is killed at most
+/// `most_in_a_run` times. Then it is resumed and verified.
+fn kill_and_resume(wanted: usize, most_in_a_run: usize, files: usize, flags: &[&str]) {
+    // Frequent kills look like an item that crashes its worker, so the limit is high.
+    let arguments = ["run", "data", "--run", "killed", "--max-crashes", "1000"];
+    let command = [&arguments[..], flags].concat();
     let mut kills = 0;
     while kills < wanted {
         let site = Site::with_files(files);
         let most = most_in_a_run.min(wanted - kills);
         for left in (0..=most).rev() {
             let mut child = site.start(&command);
-            let patience = if left > 0 { fastrand::u64(5..250) } else { 120_000 };
-            if !kill_after(&mut child, Duration::from_millis(patience)) {
+            let timeout = if left > 0 { fastrand::u64(5..250) } else { 120_000 };
+            if !kill_after(&mut child, Duration::from_millis(timeout)) {
                 break;
             }
             kills += 1;
         }
         site.expect(0, &command);
-        let told = site.expect(0, &["verify", "killed"]);
-        assert!(told.contains("the receipt holds"), "{told}");
+        let printed = site.expect(0, &["verify", "killed"]);
+        assert!(printed.contains("the receipt holds"), "{printed}");
         let keys = site.keys("killed");
         assert_eq!(keys.len(), files);
         assert!(keys.is_sorted_by(|a, b| a < b));
@@ -67,11 +68,11 @@ fn kill_and_go_on(wanted: usize, most_in_a_run: usize, files: usize, flags: &[&s
 }
 
 #[test]
-fn no_child_survives_a_kill() {
+fn kill_of_the_program_ends_its_children() {
     let site = Site::with_files(4);
     let marks = site.path("marks");
     fs::create_dir(&marks).unwrap();
-    // Each child says who it is, and then waits for longer than anybody.
+    // Each child writes its process id, and then outlasts the test unless it is killed.
     let script = format!("echo $$ > {}/$$; sleep 1000", marks.display());
     let mut child = site.start(&["run", "data", "-j", "2", "--", "sh", "-c", &script, "sh", "{}"]);
     let started = || {
@@ -90,16 +91,16 @@ fn no_child_survives_a_kill() {
 }
 
 #[test]
-fn an_item_that_kills_whoever_works_on_it_is_set_aside_alone() {
-    set_a_killer_aside("4");
+fn item_that_kills_its_worker_is_parked_alone_of_4_in_flight() {
+    expect_only_the_killer_is_parked("4");
 }
 
 #[test]
-fn so_is_one_that_many_were_in_hand_with() {
-    set_a_killer_aside("16");
+fn item_that_kills_its_worker_is_parked_alone_of_16_in_flight() {
+    expect_only_the_killer_is_parked("16");
 }
 
-fn set_a_killer_aside(in_flight: &str) {
+fn expect_only_the_killer_is_parked(in_flight: &str) {
     let site = Site::with_files(40);
     fs::write(site.path("data/05/killer"), "bad").unwrap();
     // The parent of the command is the program itself.
@@ -107,16 +108,16 @@ fn set_a_killer_aside(in_flight: &str) {
     let flags =
         ["--run", "deadly", "--max-crashes", "5", "-j", "2", "--in-flight", in_flight, "--"];
     let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
-    let mut deaths = 0;
+    let mut crashes = 0;
     let code = loop {
         match site.run(&command).status.code() {
             Some(code) => break code,
-            None => deaths += 1,
+            None => crashes += 1,
         }
-        assert!(deaths < 20, "it goes on and on");
+        assert!(crashes < 20, "the item is never parked");
     };
     assert_eq!(code, 3);
-    assert!(deaths >= 5, "it was set aside too soon");
+    assert!(crashes >= 5, "the item was parked too early");
     assert_eq!(site.keys("deadly").len(), 40);
     let parked = site.expect(0, &["parked", "deadly"]);
     assert!(parked.contains("Poisoned") && parked.contains("05/killer"), "{parked}");

@@ -1,4 +1,4 @@
-//! Machines that share a run and not their folders.
+//! Machines that share a run, but no folders.
 
 use std::fs;
 use std::process::Output;
@@ -8,12 +8,12 @@ use shardwright_store::testing::EtcdCluster;
 
 use crate::support::{Site, keys, text, wait_until};
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
 #[tokio::test]
-async fn machines_that_keep_their_results_each_have_their_own_and_say_so() {
+async fn out_local_leaves_results_on_each_machine() {
     let cluster = EtcdCluster::single().await.unwrap();
     let store = format!("etcd://{}", cluster.address(0).unwrap());
     let shared = Site::with_files(200);
@@ -28,8 +28,8 @@ async fn machines_that_keep_their_results_each_have_their_own_and_say_so() {
     wait_until(|| fs::read_dir(&marks).unwrap().count() == 2);
     for child in children {
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-        assert!(told(&output).contains("results of this machine only"), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+        assert!(printed(&output).contains("this machine has"), "{}", printed(&output));
     }
     let mut all = [one.keys("apart"), other.keys("apart")];
     assert!(all.iter().all(|keys| !keys.is_empty() && keys.is_sorted()));
@@ -40,10 +40,13 @@ async fn machines_that_keep_their_results_each_have_their_own_and_say_so() {
         let (here, elsewhere) = (&receipt["results"]["keys"], &receipt["results"]["elsewhere"]);
         assert_eq!(here.as_u64().unwrap(), site.keys("apart").len() as u64);
         assert_eq!(here.as_u64().unwrap() + elsewhere.as_u64().unwrap(), 200);
-        let told = site.expect(0, &["verify", "apart", "--store", &store]);
-        assert!(told.contains("the receipt holds") && told.contains("only its own"), "{told}");
-        // It can be told again, and what is missing is found.
-        assert!(site.expect(0, &command).contains("was done before"));
+        let printed = site.expect(0, &["verify", "apart", "--store", &store]);
+        assert!(
+            printed.contains("the receipt holds") && printed.contains("its own work"),
+            "{printed}"
+        );
+        // The same command reports the finished run, and `verify` finds a missing result.
+        assert!(site.expect(0, &command).contains("is already done"));
         let results = site.results("apart").join("results.jsonl");
         let lines = fs::read_to_string(&results).unwrap();
         fs::write(&results, lines.split_once('\n').unwrap().1).unwrap();
@@ -52,7 +55,7 @@ async fn machines_that_keep_their_results_each_have_their_own_and_say_so() {
 }
 
 #[tokio::test]
-async fn a_machine_that_does_not_reach_the_results_is_refused_at_once() {
+async fn machine_without_access_to_the_results_is_rejected() {
     let cluster = EtcdCluster::single().await.unwrap();
     let store = format!("etcd://{}", cluster.address(0).unwrap());
     let shared = Site::with_files(3);
@@ -65,22 +68,22 @@ async fn a_machine_that_does_not_reach_the_results_is_refused_at_once() {
         let command = [&flags[..], &["-c", &script, "sh", "{}"]].concat();
         command.into_iter().map(str::to_owned).collect()
     };
-    let (there, here) = (run("out"), run(one.path("out").to_str().unwrap()));
-    let there: Vec<&str> = there.iter().map(String::as_str).collect();
-    let here: Vec<&str> = here.iter().map(String::as_str).collect();
-    let mut child = one.start(&there);
+    let (relative, absolute) = (run("out"), run(one.path("out").to_str().unwrap()));
+    let relative: Vec<&str> = relative.iter().map(String::as_str).collect();
+    let absolute: Vec<&str> = absolute.iter().map(String::as_str).collect();
+    let mut child = one.start(&relative);
     wait_until(|| mark.exists());
-    // The same words mean another folder elsewhere.
-    assert!(other.expect(2, &there).contains("results on"));
-    // The same path may be another folder elsewhere.
+    // A relative path names another folder on the other machine.
+    assert!(other.expect(2, &relative).contains("results in"));
+    // An absolute path may name another folder on the other machine.
     fs::rename(one.path("out"), one.path("kept")).unwrap();
-    assert!(other.expect(2, &here).contains("every worker has to reach"));
+    assert!(other.expect(2, &absolute).contains("every worker must reach"));
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
 }
 
 #[tokio::test]
-async fn two_that_begin_at_once_make_one_run_with_one_place() {
+async fn concurrent_starts_create_one_run() {
     let cluster = EtcdCluster::single().await.unwrap();
     let store = format!("etcd://{}", cluster.address(0).unwrap());
     for round in 0..5 {
@@ -91,7 +94,7 @@ async fn two_that_begin_at_once_make_one_run_with_one_place() {
         let children = [(); 3].map(|()| site.start_piped(&command));
         for child in children {
             let output = child.wait_with_output().unwrap();
-            assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+            assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         }
         assert_eq!(keys(&site.path("out/results.jsonl")).len(), 20);
         assert_eq!(fs::read_dir(site.path("out/segments")).unwrap().count(), 1);

@@ -7,6 +7,8 @@
 )]
 
 mod collecting;
+mod documents;
+mod foreign_files;
 mod format;
 mod killing;
 mod machines;
@@ -24,4 +26,5 @@ mod stores;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod support;
+mod trust;
 mod unread;

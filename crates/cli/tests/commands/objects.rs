@@ -1,4 +1,4 @@
-//! Runs over a bucket of a real S3 server, with results in it.
+//! Runs over a bucket of an S3 server, with results in the same bucket.
 
 use crate::s3::S3Server;
 use crate::support::{Site, text};
@@ -11,60 +11,63 @@ struct Bucket {
 impl Bucket {
     fn expect(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.site.command(arguments).envs(self.server.environment()).output().unwrap();
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{told}");
-        told
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{printed}");
+        printed
     }
 }
 
 #[test]
-fn a_run_over_a_bucket_with_results_in_it_is_verified() {
+fn run_with_source_and_results_in_a_bucket_verifies() {
     let (server, site) = (S3Server::start(), Site::new());
     server.put("bucket", "");
     for number in 0..60 {
         server.put(&format!("bucket/in/{:02}/{number:03}", number % 7), "x");
     }
-    server.put("bucket/other", "not a part of it");
+    server.put("bucket/other", "outside of the source");
     let bucket = Bucket { server, site };
     let inside = ["run", "s3://bucket/in", "--out", "s3://bucket/in/out", "--", "echo", "{}"];
-    assert!(bucket.expect(2, &inside).contains("is a part of the source"));
-    // What is long goes there as well.
+    assert!(bucket.expect(2, &inside).contains("is part of the source"));
+    // The output of item 17 is long, and is stored as an object of its own.
     let script = "echo $1; case $1 in *17) head -c 100000 /dev/zero | tr '\\0' x;; esac";
     let out = ["--out", "s3://bucket/out", "--run", "bucket", "-j", "2", "--"];
     let command =
         [&["run", "s3://bucket/in"], &out[..], &["sh", "-c", script, "sh", "{}"]].concat();
-    let told = bucket.expect(0, &command);
-    assert!(told.contains("60 keys") && told.contains("s3://bucket/out/results.jsonl"), "{told}");
+    let printed = bucket.expect(0, &command);
+    assert!(
+        printed.contains("60 keys") && printed.contains("s3://bucket/out/results.jsonl"),
+        "{printed}"
+    );
     assert!(bucket.expect(0, &["verify", "bucket"]).contains("the receipt holds"));
-    assert!(bucket.expect(0, &command).contains("was done before"));
-    // Another run cannot take the place, and one that is not there is no place to go on with.
+    assert!(bucket.expect(0, &command).contains("is already done"));
+    // Another run cannot write to the same location.
     let other =
         ["run", "s3://bucket/in", "--out", "s3://bucket/out", "--run", "other", "--", "true"];
-    assert!(bucket.expect(2, &other).contains("is of the run bucket"));
-    // What came later is told, and what was tampered with is found.
+    assert!(bucket.expect(2, &other).contains("belongs to run bucket"));
+    // `verify` notes new objects, and finds altered results.
     bucket.server.put("bucket/in/zz/new", "x");
-    let told = bucket.expect(0, &["verify", "bucket"]);
-    assert!(told.contains("1 are new") && told.contains("the receipt holds"), "{told}");
+    let printed = bucket.expect(0, &["verify", "bucket"]);
+    assert!(printed.contains("1 are new") && printed.contains("the receipt holds"), "{printed}");
     let results = bucket.server.get("bucket/out/results.jsonl");
     let address = results.split('"').find(|part| part.starts_with("s3://bucket/out/stdout/"));
     let long = address.unwrap().strip_prefix("s3://").unwrap();
     let output = bucket.server.get(long);
     bucket.server.put(long, &output.replacen('x', "y", 1));
-    assert!(bucket.expect(1, &["verify", "bucket"]).contains("is not what was written"));
+    assert!(bucket.expect(1, &["verify", "bucket"]).contains("differs from what was written"));
     bucket.server.put(long, &output);
     bucket.expect(0, &["verify", "bucket"]);
     bucket.server.put("bucket/out/results.jsonl", "{}\n");
     bucket.expect(1, &["verify", "bucket"]);
-    // Whatever else is in the bucket stays, and the same command begins the run again.
+    // `gc` keeps other objects in the bucket, and the same command starts a new run.
     bucket.server.put("bucket/out/logs/mine", "mine");
-    let told = bucket.expect(0, &["gc", "--keep-days", "0"]);
-    assert!(told.contains("removed s3://bucket/out/segments/"), "{told}");
+    let printed = bucket.expect(0, &["gc", "--keep-days", "0"]);
+    assert!(printed.contains("removed s3://bucket/out/segments/"), "{printed}");
     assert_eq!(bucket.server.get("bucket/out/logs/mine"), "mine");
     assert!(bucket.expect(0, &command).contains("61 keys"));
 }
 
 #[test]
-fn commands_get_addresses_of_objects() {
+fn command_gets_the_urls_of_objects() {
     let (server, site) = (S3Server::start(), Site::new());
     server.put("bucket", "");
     server.put("bucket/in/a", "x");

@@ -1,4 +1,4 @@
-//! Programs that stay up and are fed items.
+//! `run --persistent`: long-lived workers that receive items over the worker protocol.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// A worker in shell: `$id` and `$item` are what `body` gets to see, and `finish` answers.
+/// Writes a worker as a shell script. `body` runs for each item with `$id` and `$item`, and calls
+/// `finish` to answer.
 fn worker(site: &Site, body: &str) -> String {
     let script = format!(
         r#"echo '{{"type":"hello","version":1}}' >&4
@@ -28,7 +29,7 @@ fn worker(site: &Site, body: &str) -> String {
 }
 
 #[test]
-fn the_documented_examples_work_and_are_those_that_lie_beside_it() {
+fn documented_workers_equal_the_examples_and_work() {
     let site = Site::with_files(40);
     for (name, shell) in [("persistent_worker.sh", "sh"), ("persistent_worker.py", "python3")] {
         let program = example(name);
@@ -50,7 +51,7 @@ fn the_documented_examples_work_and_are_those_that_lie_beside_it() {
 }
 
 #[test]
-fn what_a_program_writes_is_its_own_and_is_kept() {
+fn stdout_and_stderr_of_a_worker_are_logged_and_not_parsed() {
     let site = Site::with_files(3);
     let worker = worker(&site, r#"echo '{"type":"done","id":99}'; echo loud >&2; finish"#);
     let command = ["run", "data", "--run", "loud", "-j", "1", "--persistent", "--", "sh", &worker];
@@ -68,7 +69,7 @@ fn what_a_program_writes_is_its_own_and_is_kept() {
 }
 
 #[test]
-fn a_command_that_does_not_speak_the_protocol_ends_the_run_with_the_reason() {
+fn command_without_worker_protocol_ends_the_run_with_an_error() {
     let site = Site::with_files(3);
     let run = |command: &[&str]| {
         site.expect(2, &[&["run", "data", "--persistent", "--"], command].concat())
@@ -77,21 +78,21 @@ fn a_command_that_does_not_speak_the_protocol_ends_the_run_with_the_reason() {
     assert!(run(&["sh", "-c", "echo no such table >&2; exit 3"]).contains("no such table"));
     assert!(run(&["sh", "-c", "echo hi >&4"]).contains("malformed line: hi"));
     assert!(run(&["no-such-program"]).contains("no-such-program cannot be started"));
-    assert!(run(&["cat", "{}"]).contains("cannot have a {}"));
+    assert!(run(&["cat", "{}"]).contains("leave out `{}`"));
     let other = r#"echo '{"type":"hello","version":7}' >&4; cat <&3"#;
     assert!(run(&["sh", "-c", other]).contains("version 7"));
     let early = r#"echo '{"type":"done","id":1}' >&4; cat <&3"#;
-    assert!(run(&["sh", "-c", early]).contains("first line is no hello"));
+    assert!(run(&["sh", "-c", early]).contains("first line is not a hello"));
 }
 
 #[test]
-fn only_the_item_that_kills_programs_is_set_aside() {
+fn item_that_breaks_workers_is_parked_alone() {
     for (name, end) in [
         ("dies", "echo no luck >&2; exit 9"),
-        ("babbles", "echo nonsense >&4"),
-        ("lies", r#"echo '{"type":"done","id":123456}' >&4"#),
+        ("malformed", "echo nonsense >&4"),
+        ("wrong-id", r#"echo '{"type":"done","id":123456}' >&4"#),
         ("repeats", "finish; finish"),
-        ("rambles", "head -c 2000000 /dev/zero | tr '\\0' x >&4"),
+        ("too-long", "head -c 2000000 /dev/zero | tr '\\0' x >&4"),
         ("closes", "exec 4>&-; sleep 1000"),
     ] {
         let site = Site::with_files(60);
@@ -100,20 +101,20 @@ fn only_the_item_that_kills_programs_is_set_aside() {
         let worker = worker(&site, &body);
         let flags = ["--persistent", "--in-flight", "16", "-j", "2", "--retries", "1", "--"];
         let command = [&["run", "data", "--run", name], &flags[..], &["sh", &worker]].concat();
-        let told = site.expect(if name == "repeats" { 0 } else { 3 }, &command);
+        let printed = site.expect(if name == "repeats" { 0 } else { 3 }, &command);
         let expected = match name {
             "dies" => "exit code 9: no luck",
-            "babbles" => "malformed line: nonsense",
-            "lies" => "item 123456, which it does not hold",
-            "rambles" => "a line of more than 1048576 bytes",
+            "malformed" => "malformed line: nonsense",
+            "wrong-id" => "item 123456, which it does not hold",
+            "too-long" => "a line of more than 1048576 bytes",
             "closes" => "closed its output",
             _ => "",
         };
-        assert!(told.contains(expected), "{name}: {told}");
+        assert!(printed.contains(expected), "{name}: {printed}");
         let keys = site.keys(name);
-        let is_there = keys.iter().any(|key| key.ends_with("-bad"));
+        let has_item = keys.iter().any(|key| key.ends_with("-bad"));
         assert_eq!(
-            (keys.len(), is_there),
+            (keys.len(), has_item),
             if name == "repeats" { (61, true) } else { (60, false) }
         );
         assert!(site.expect(0, &["verify", name]).contains("the receipt holds"));
@@ -121,7 +122,7 @@ fn only_the_item_that_kills_programs_is_set_aside() {
 }
 
 #[test]
-fn no_program_survives_a_kill_nor_what_it_has_started() {
+fn kill_of_the_program_ends_workers_and_their_children() {
     let site = Site::with_files(4);
     let marks = site.path("marks");
     fs::create_dir(&marks).unwrap();

@@ -1,4 +1,4 @@
-//! Which run a command means, and what becomes of the one before.
+//! Commands that name an existing run: they resume it, replace it, or are rejected.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,61 +12,61 @@ fn piped(site: &Site, code: i32, rows: &str, flags: &[&str]) -> String {
 }
 
 #[test]
-fn a_pipe_with_other_rows_is_not_taken_for_the_run_of_that_name() {
+fn stdin_with_other_rows_is_another_source() {
     let site = Site::new();
     assert!(piped(&site, 0, "a\nb\n", &[]).contains("2 keys"));
-    assert!(piped(&site, 0, "a\nb\n", &[]).contains("was done before"));
-    let told = piped(&site, 2, "c\nd\ne\n", &[]);
-    assert!(told.contains("another source") && told.contains("--fresh"), "{told}");
-    assert_eq!(site.keys_shown("piped", "row").len(), 2);
+    assert!(piped(&site, 0, "a\nb\n", &[]).contains("is already done"));
+    let printed = piped(&site, 2, "c\nd\ne\n", &[]);
+    assert!(printed.contains("another source") && printed.contains("--fresh"), "{printed}");
+    assert_eq!(site.field_values("piped", "row").len(), 2);
     assert!(piped(&site, 0, "c\nd\ne\n", &["--fresh"]).contains("3 keys"));
     assert!(site.expect(0, &["verify", "piped"]).contains("the receipt holds"));
 }
 
 #[test]
-fn whatever_differs_from_the_run_of_that_name_is_named() {
+fn each_difference_to_the_existing_run_is_named() {
     let site = Site::with_files(3);
     fs::create_dir(site.path("other")).unwrap();
     fs::write(site.path("rows"), "a\nb\n").unwrap();
     site.expect(0, &["run", "data", "--run", "tree", "--", "cat", "{}"]);
     site.expect(0, &["run", "--lines", "rows", "--run", "rows", "--at-dispatch", "--", "echo"]);
     let tree = |flags: &[&str], command: &[&str]| {
-        let said = [&["run", "--run", "tree"], flags, &["--"], command].concat();
-        site.expect(2, &said)
+        let arguments = [&["run", "--run", "tree"], flags, &["--"], command].concat();
+        site.expect(2, &arguments)
     };
-    for (told, expected) in [
+    for (printed, expected) in [
         (tree(&["other"], &["cat", "{}"]), "another source"),
         (tree(&["--lines", "rows"], &["cat", "{}"]), "another source"),
         (tree(&["data"], &["wc", "{}"]), "another command"),
         (tree(&["data", "--batch", "5"], &["cat", "{}"]), "--batch"),
         (tree(&["data", "--gitignore"], &["cat", "{}"]), "without --gitignore"),
         (tree(&["data", "--at-dispatch"], &["cat", "{}"]), "without --at-dispatch"),
-        (tree(&["data", "--out", "elsewhere"], &["cat", "{}"]), "results on"),
-        (tree(&["data", "--out-local"], &["cat", "{}"]), "results on"),
+        (tree(&["data", "--out", "elsewhere"], &["cat", "{}"]), "results in"),
+        (tree(&["data", "--out-local"], &["cat", "{}"]), "results in"),
         (tree(&["other", "--gitignore"], &["wc", "{}"]), "another command, with another source"),
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
-        assert!(told.contains("--fresh") && told.contains("--run NAME"), "{told}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
+        assert!(printed.contains("--fresh") && printed.contains("--run NAME"), "{printed}");
     }
     let rows = |code: i32, flags: &[&str]| {
-        let said = [&["run", "--run", "rows"], flags, &["--", "echo"]].concat();
-        site.expect(code, &said)
+        let arguments = [&["run", "--run", "rows"], flags, &["--", "echo"]].concat();
+        site.expect(code, &arguments)
     };
     assert!(rows(2, &["--lines", "rows"]).contains("with --at-dispatch"));
     assert!(rows(2, &["--lines", "rows", "--at-dispatch", "--null"]).contains("without --null"));
-    // The same rows are the same source, wherever they are.
+    // A copy of the rows is the same source.
     fs::copy(site.path("rows"), site.path("copy")).unwrap();
-    assert!(rows(0, &["--lines", "copy", "--at-dispatch"]).contains("was done before"));
+    assert!(rows(0, &["--lines", "copy", "--at-dispatch"]).contains("is already done"));
 }
 
 #[test]
-fn a_place_that_is_taken_leaves_the_name_free() {
+fn rejected_location_of_results_creates_no_run() {
     let site = Site::with_files(3);
     site.expect(0, &["run", "data", "--run", "first", "--out", "out", "--", "cat", "{}"]);
     let second = |out: &str, code: i32| {
         site.expect(code, &["run", "data", "--run", "second", "--out", out, "--", "cat", "{}"])
     };
-    assert!(second("out", 2).contains("is of the run first"));
+    assert!(second("out", 2).contains("belongs to run first"));
     assert!(!site.expect(0, &["runs"]).contains("second"));
     second("elsewhere", 0);
     assert_eq!(keys(&site.path("elsewhere/results.jsonl")).len(), 3);
@@ -74,7 +74,7 @@ fn a_place_that_is_taken_leaves_the_name_free() {
 }
 
 #[test]
-fn what_is_begun_anew_ends_what_it_replaces() {
+fn fresh_run_cancels_the_run_that_it_replaces() {
     let site = Site::with_files(3);
     let slow = ["run", "data", "--run", "again", "--lease", "1", "--", "sh", "-c"];
     let mut old = site.start(&[&slow[..], &["echo > mark; sleep 1000", "sh", "{}"]].concat());
@@ -85,20 +85,20 @@ fn what_is_begun_anew_ends_what_it_replaces() {
     assert!(site.expect(0, &["verify", "again"]).contains("the receipt holds"));
     let runs = site.expect(0, &["runs"]);
     assert!(runs.contains("cancelled") && runs.contains("(replaced)"), "{runs}");
-    // The old one can be taken away now.
-    let gone = site.expect(0, &["gc", "--keep-days", "0"]);
-    assert_eq!(gone.matches("again is gone").count(), 2, "{gone}");
+    // `gc` deletes both.
+    let deleted = site.expect(0, &["gc", "--keep-days", "0"]);
+    assert_eq!(deleted.matches("deleted run again").count(), 2, "{deleted}");
 }
 
 #[test]
-fn results_that_were_built_from_older_cursors_replace_no_newer_ones() {
+fn results_from_older_cursors_do_not_replace_newer_ones() {
     let site = Site::with_files(30);
     fs::write(site.path("data/bad"), "bad").unwrap();
     let script = "! grep -q bad \"$1\" && cat \"$1\"";
     let flags = ["run", "data", "--run", "mixed", "--retries", "0", "--", "sh", "-c"];
     let command = [&flags[..], &[script, "sh", "{}"]].concat();
     site.expect(3, &command);
-    // Nobody can write results now, but they can be built.
+    // While the folder is locked, processes build results but cannot publish them.
     let folder = fs::File::open(site.results("mixed")).unwrap();
     folder.lock().unwrap();
     let mut older = site.start(&command);
@@ -119,7 +119,7 @@ fn results_that_were_built_from_older_cursors_replace_no_newer_ones() {
 }
 
 #[test]
-fn paths_that_are_no_text_are_kept_byte_for_byte() {
+fn paths_that_are_not_utf8_are_stored_unchanged() {
     let site = Site::new();
     let odd = site.path("").join(OsStr::from_bytes(b"odd\xff"));
     fs::create_dir(&odd).unwrap();
@@ -127,13 +127,13 @@ fn paths_that_are_no_text_are_kept_byte_for_byte() {
     fs::write(odd.join("short"), b"x").unwrap();
     let expect = |code: i32, arguments: &[&str]| {
         let output = site.command(arguments).current_dir(&odd).output().unwrap();
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        told
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        printed
     };
     let command = ["run", ".", "--run", "odd", "--", "cat", "{}"];
     assert!(expect(0, &command).contains("2 keys"));
-    assert!(expect(0, &command).contains("was done before"));
+    assert!(expect(0, &command).contains("is already done"));
     assert!(expect(0, &["verify", "odd"]).contains("the receipt holds"));
     let results = fs::read_to_string(odd.join(".shardwright/runs/odd/results.jsonl")).unwrap();
     let first: serde_json::Value = serde_json::from_str(results.lines().next().unwrap()).unwrap();
@@ -141,19 +141,19 @@ fn paths_that_are_no_text_are_kept_byte_for_byte() {
 }
 
 #[test]
-fn results_are_no_items_however_their_place_is_said() {
+fn results_inside_of_the_source_are_not_items() {
     let site = Site::with_files(5);
     let inside = format!("file://{}", site.path("data/out").display());
     let command = ["run", "data", "--run", "inside", "--out", &inside, "--", "cat", "{}"];
     assert!(site.expect(0, &command).contains("5 keys"));
     assert_eq!(keys(&site.path("data/out/results.jsonl")).len(), 5);
     assert!(site.expect(0, &["verify", "inside"]).contains("the receipt holds"));
-    // Objects are not looked at so closely, so nothing of ours may be among them.
+    // An object source cannot skip a folder, so results inside of it are rejected.
     let (data, here) = (site.path("data"), site.path(""));
     let objects = format!("file://{}", data.display());
-    let told = site.expect(2, &["run", &objects, "--out", "data/more", "--", "cat", "{}"]);
-    assert!(told.contains("is a part of the source"), "{told}");
+    let printed = site.expect(2, &["run", &objects, "--out", "data/more", "--", "cat", "{}"]);
+    assert!(printed.contains("is part of the source"), "{printed}");
     let objects = format!("file://{}", here.display());
-    let told = site.expect(2, &["run", &objects, "--out", "/tmp", "--", "cat", "{}"]);
-    assert!(told.contains("is a part of the source"), "{told}");
+    let printed = site.expect(2, &["run", &objects, "--out", "/tmp", "--", "cat", "{}"]);
+    assert!(printed.contains("is part of the source"), "{printed}");
 }

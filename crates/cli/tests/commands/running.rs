@@ -1,4 +1,4 @@
-//! What a person does with the program, and gets to see.
+//! `shardwright run`: sources, results, failures and errors.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,26 +8,26 @@ use std::process::Stdio;
 use crate::support::{Site, keys, outputs, text};
 
 #[test]
-fn a_run_is_done_once_and_says_so_when_asked_again() {
+fn finished_run_is_not_repeated_without_fresh() {
     let site = Site::with_files(40);
     let command = ["run", "data", "--run", "first", "--", "cat", "{}"];
-    let told = site.expect(0, &command);
-    assert!(told.contains("40 keys"), "{told}");
+    let printed = site.expect(0, &command);
+    assert!(printed.contains("40 keys"), "{printed}");
     assert_eq!(site.keys("first").len(), 40);
     let before = fs::read(site.results("first").join("results.jsonl")).unwrap();
-    assert!(site.expect(0, &command).contains("was done before"));
+    assert!(site.expect(0, &command).contains("is already done"));
     assert_eq!(fs::read(site.results("first").join("results.jsonl")).unwrap(), before);
     assert!(site.expect(0, &["runs"]).contains("first"));
     assert!(site.expect(0, &["show", "first"]).contains("done"));
     assert!(site.expect(0, &["shards", "first"]).contains("done"));
-    assert!(site.expect(0, &["parked", "first"]).contains("nothing is parked"));
+    assert!(site.expect(0, &["parked", "first"]).contains("no items are parked"));
     let fresh = ["run", "data", "--run", "first", "--fresh", "--", "cat", "{}"];
     assert!(site.expect(0, &fresh).contains("is done"));
     assert!(site.expect(0, &["verify", "first"]).contains("the receipt holds"));
 }
 
 #[test]
-fn rows_come_from_a_file_or_a_pipe_one_by_one_or_in_batches() {
+fn rows_are_processed_one_by_one_or_in_batches() {
     let site = Site::new();
     let rows: String = (0..1_000).map(|row| format!("row {row}\n")).collect();
     fs::write(site.path("rows"), &rows).unwrap();
@@ -49,17 +49,17 @@ fn rows_come_from_a_file_or_a_pipe_one_by_one_or_in_batches() {
 }
 
 #[test]
-fn a_failing_item_is_parked_with_what_it_said_and_can_be_tried_again() {
+fn failed_item_is_parked_with_its_stderr_and_can_be_retried() {
     let site = Site::with_files(30);
     fs::write(site.path("data/bad"), "bad").unwrap();
-    let script = "if grep -q bad \"$1\"; then echo no such luck >&2; exit 9; fi; cat \"$1\"";
+    let script = "if grep -q bad \"$1\"; then echo no such table >&2; exit 9; fi; cat \"$1\"";
     let command =
         ["run", "data", "--run", "mixed", "--retries", "0", "--", "sh", "-c", script, "sh", "{}"];
-    let told = site.expect(3, &command);
-    assert!(told.contains("no such luck"), "{told}");
+    let printed = site.expect(3, &command);
+    assert!(printed.contains("no such table"), "{printed}");
     assert_eq!(site.keys("mixed").len(), 30);
     let parked = site.expect(0, &["parked", "mixed"]);
-    assert!(parked.contains("bad") && parked.contains("exit code 9: no such luck"), "{parked}");
+    assert!(parked.contains("bad") && parked.contains("exit code 9: no such table"), "{parked}");
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
     fs::write(site.path("data/bad"), "good").unwrap();
     site.expect(0, &["unpark", "mixed"]);
@@ -69,15 +69,15 @@ fn a_failing_item_is_parked_with_what_it_said_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_program_that_is_not_there_stops_the_run_and_is_waited_for() {
+fn missing_program_stops_the_run_and_parks_nothing() {
     let site = Site::with_files(40);
     for (name, flags) in [("one", &[][..]), ("many", &["--batch", "7"])] {
         let tool = site.path(&format!("{name}-tool"));
         let tool_text = tool.to_str().unwrap();
         let command = [&["run", "data", "--run", name], flags, &["--", tool_text]].concat();
-        let told = site.expect(2, &command);
-        assert!(told.contains(&format!("{tool_text} cannot be started")), "{told}");
-        assert!(site.expect(0, &["parked", name]).contains("nothing is parked"));
+        let printed = site.expect(2, &command);
+        assert!(printed.contains(&format!("{tool_text} cannot be started")), "{printed}");
+        assert!(site.expect(0, &["parked", name]).contains("no items are parked"));
         fs::write(&tool, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
         site.expect(0, &command);
@@ -87,31 +87,31 @@ fn a_program_that_is_not_there_stops_the_run_and_is_waited_for() {
 }
 
 #[test]
-fn too_many_failures_stop_the_run() {
+fn too_many_failures_pause_the_run() {
     let site = Site::with_files(200);
-    let told = site.expect(
+    let printed = site.expect(
         4,
         &["run", "data", "--run", "bad", "--retries", "0", "--max-failures", "3", "--", "false"],
     );
-    assert!(told.contains("too many items failed"), "{told}");
+    assert!(printed.contains("too many items failed"), "{printed}");
     assert!(site.expect(0, &["show", "bad"]).contains("paused"));
 }
 
 #[test]
-fn a_source_that_has_changed_is_not_gone_on_with() {
+fn changed_source_is_rejected_without_fresh() {
     let site = Site::new();
     fs::write(site.path("rows"), "a\nb\n").unwrap();
     let command = ["run", "--lines", "rows", "--run", "rows", "--", "echo", "{}"];
     site.expect(0, &command);
     fs::write(site.path("rows"), "a\nc\n").unwrap();
-    let told = site.expect(2, &command);
-    assert!(told.contains("--fresh"), "{told}");
+    let printed = site.expect(2, &command);
+    assert!(printed.contains("--fresh"), "{printed}");
     let fresh = ["run", "--lines", "rows", "--run", "rows", "--fresh", "--", "echo", "{}"];
     site.expect(0, &fresh);
 }
 
 #[test]
-fn a_pipe_is_kept_so_that_it_can_be_gone_on_with() {
+fn run_over_stdin_can_be_resumed() {
     let site = Site::new();
     let run = || {
         let mut child = site
@@ -127,17 +127,17 @@ fn a_pipe_is_kept_so_that_it_can_be_gone_on_with() {
         text(&output.stdout)
     };
     assert!(run().contains("3 keys"));
-    assert!(run().contains("was done before"));
+    assert!(run().contains("is already done"));
 }
 
 #[test]
-fn what_was_tampered_with_is_found() {
+fn altered_results_and_receipts_are_found() {
     let site = Site::with_files(20);
     site.expect(0, &["run", "data", "--run", "proof", "--", "cat", "{}"]);
     let results = site.results("proof").join("results.jsonl");
     let receipt = site.results("proof").join("receipt.json");
-    let (lines, told) =
-        (fs::read_to_string(&results).unwrap(), fs::read_to_string(&receipt).unwrap());
+    let lines = fs::read_to_string(&results).unwrap();
+    let receipt_text = fs::read_to_string(&receipt).unwrap();
     let all: Vec<&str> = lines.lines().collect();
     let joined = |lines: &[&str]| lines.join("\n") + "\n";
     let mut doubled = all.clone();
@@ -148,24 +148,24 @@ fn what_was_tampered_with_is_found() {
         site.expect(1, &["verify", "proof"]);
     }
     fs::write(&results, &lines).unwrap();
-    let value: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&receipt_text).unwrap();
     for field in value.as_object().unwrap().keys() {
         let mut bad = value.clone();
-        bad[field] = serde_json::json!("something else");
+        bad[field] = serde_json::json!("altered");
         fs::write(&receipt, bad.to_string()).unwrap();
         let found = site.expect(1, &["verify", "proof"]);
         assert!(found.contains(field.as_str()), "{field}: {found}");
     }
-    fs::write(&receipt, &told).unwrap();
+    fs::write(&receipt, &receipt_text).unwrap();
     site.expect(0, &["verify", "proof"]);
-    // A tree may change afterwards: what has gone since is told, and is no fault of the run.
+    // A file that was deleted after the run is noted, and is no finding.
     fs::remove_file(site.path("data/00/00000")).unwrap();
-    let told = site.expect(0, &["verify", "proof"]);
-    assert!(told.contains("1 items have gone"), "{told}");
+    let printed = site.expect(0, &["verify", "proof"]);
+    assert!(printed.contains("1 items were deleted"), "{printed}");
 }
 
 #[test]
-fn nothing_that_can_be_typed_ends_in_a_panic() {
+fn invalid_arguments_are_errors_and_not_panics() {
     let site = Site::with_files(1);
     for arguments in [
         &["run"] as &[&str],
@@ -185,31 +185,31 @@ fn nothing_that_can_be_typed_ends_in_a_panic() {
         &["frobnicate"],
     ] {
         let output = site.run(arguments);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains("error:"), "{arguments:?}: {told}");
-        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(printed.contains("error:"), "{arguments:?}: {printed}");
+        assert!(!printed.contains("panicked"), "{arguments:?}: {printed}");
     }
 }
 
 #[test]
-fn output_goes_where_it_was_told_to() {
+fn out_sets_the_location_of_results() {
     let site = Site::with_files(5);
     site.expect(0, &["run", "data", "--run", "there", "--out", "out", "--", "cat", "{}"]);
     assert_eq!(keys(&site.path("out/results.jsonl")).len(), 5);
     assert!(site.expect(0, &["verify", "there"]).contains("the receipt holds"));
-    let told = site.expect(2, &["run", "data", "--run", "other", "--out", "out", "--", "wc", "{}"]);
-    assert!(told.contains("is of the run there"), "{told}");
+    let printed =
+        site.expect(2, &["run", "data", "--run", "other", "--out", "out", "--", "wc", "{}"]);
+    assert!(printed.contains("belongs to run there"), "{printed}");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_trouble() {
+fn closed_stdout_is_no_error() {
     let site = Site::with_files(40);
     site.expect(0, &["run", "data", "--run", "many", "--shards", "200", "--", "cat", "{}"]);
     for arguments in [&["shards", "many", "--json"][..], &["completions", "zsh"]] {
         let mut child =
             site.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Nobody reads what it writes.
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
@@ -218,7 +218,7 @@ fn a_reader_that_has_seen_enough_is_no_trouble() {
 }
 
 #[test]
-fn commands_get_paths_as_the_source_was_given() {
+fn command_gets_paths_that_begin_with_the_source_as_given() {
     let site = Site::with_files(3);
     for (name, source) in [("plain", "data"), ("dotted", "./data/")] {
         site.expect(0, &["run", source, "--run", name, "--", "echo", "{}"]);
@@ -231,7 +231,7 @@ fn commands_get_paths_as_the_source_was_given() {
 }
 
 #[test]
-fn rows_are_called_by_their_numbers() {
+fn rows_are_reported_by_their_numbers() {
     let site = Site::new();
     fs::write(site.path("rows"), "a\nb\nc\nd\n").unwrap();
     let script = "test $1 != c";
@@ -253,7 +253,7 @@ fn rows_are_called_by_their_numbers() {
 }
 
 #[test]
-fn what_is_parked_is_tried_again_without_a_command_line() {
+fn retry_needs_no_command() {
     let site = Site::with_files(20);
     fs::write(site.path("data/bad"), "bad").unwrap();
     assert!(site.expect(2, &["retry", "--parked"]).contains("no run"));
@@ -263,28 +263,28 @@ fn what_is_parked_is_tried_again_without_a_command_line() {
     site.expect(3, &command);
     site.expect(3, &["retry", "--parked", "--retries", "0"]);
     fs::write(site.path("data/bad"), "good").unwrap();
-    let told = site.expect(0, &["retry", "--parked", "mixed"]);
-    assert!(told.contains("1 unparked") && told.contains("is done"), "{told}");
+    let printed = site.expect(0, &["retry", "--parked", "mixed"]);
+    assert!(printed.contains("unparked 1 shards") && printed.contains("is done"), "{printed}");
     assert_eq!(site.keys("mixed").len(), 21);
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
     site.expect(2, &["retry", "mixed"]);
 }
 
 #[test]
-fn a_source_that_has_no_items_of_that_kind_is_told_with_what_helps() {
+fn source_of_the_wrong_kind_is_rejected_with_the_right_flag() {
     let site = Site::with_files(1);
-    let told = |arguments: &[&str]| site.expect(2, arguments);
-    let help = told(&["run", "--lines", "data", "--", "true"]);
-    assert!(help.contains("is a folder; say it without `--lines`"), "{help}");
-    let help = told(&["run", "--lines", "/dev/null", "--", "true"]);
-    assert!(help.contains("say `--lines -`"), "{help}");
-    let help = told(&["run", "data/00/00000", "--", "true"]);
-    assert!(help.contains("say `--lines "), "{help}");
-    let help = told(&["scan", "data/00/00000"]);
-    assert!(help.contains("name the folder that it is in"), "{help}");
-    assert!(!help.contains("--lines"), "{help}");
-    told(&["run", "nonsense://bucket", "--", "true"]);
-    // Nothing of it is left.
+    let rejection = |arguments: &[&str]| site.expect(2, arguments);
+    let printed = rejection(&["run", "--lines", "data", "--", "true"]);
+    assert!(printed.contains("is a folder; omit `--lines`"), "{printed}");
+    let printed = rejection(&["run", "--lines", "/dev/null", "--", "true"]);
+    assert!(printed.contains("use `--lines -`"), "{printed}");
+    let printed = rejection(&["run", "data/00/00000", "--", "true"]);
+    assert!(printed.contains("use `--lines "), "{printed}");
+    let printed = rejection(&["scan", "data/00/00000"]);
+    assert!(printed.contains("name its folder"), "{printed}");
+    assert!(!printed.contains("--lines"), "{printed}");
+    rejection(&["run", "nonsense://bucket", "--", "true"]);
+    // A rejected command leaves no files.
     let left = fs::read_dir(site.path(".shardwright/runs")).map_or(0, Iterator::count);
     assert_eq!(left, 0);
 }

@@ -1,4 +1,4 @@
-//! Looking for secrets, as a person does it.
+//! `shardwright scan`: findings, reports, rules, resuming and errors.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Site, text};
 
-/// Nobody's keys, in pieces so that nobody finds them here.
+/// An invalid access key. It is assembled, so that scanners do not find it in this file.
 fn secret(number: usize) -> String {
     let letters = b"QWERTYUPASDFGHJKLZXCVBNM234567";
     let mut state = number as u64 + 1;
@@ -22,8 +22,8 @@ fn secret(number: usize) -> String {
     format!("AK{}{}", "IA", (0..16).map(|_| letter()).collect::<String>())
 }
 
-/// A site with files of which some hold secrets; the same secret is in `data/a` and `data/b/c`.
-fn site() -> Site {
+/// A site with secrets in three files. `data/a` and `data/b/c` have one in common.
+fn site_with_secrets() -> Site {
     let site = Site::with_files(60);
     fs::create_dir_all(site.path("data/b")).unwrap();
     fs::write(site.path("data/a"), format!("first line\nkey = {}\n", secret(1))).unwrap();
@@ -35,8 +35,8 @@ fn site() -> Site {
 /// The findings of a scan with `--format jsonl`.
 fn findings(site: &Site, arguments: &[&str]) -> Vec<Value> {
     let output = site.run(&[&["scan"], arguments, &["--format", "jsonl"]].concat());
-    let told = text(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {told}");
+    let printed = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {printed}");
     lines(&output.stdout)
 }
 
@@ -59,36 +59,39 @@ fn only_run(site: &Site) -> String {
 }
 
 #[test]
-fn secrets_are_found_once_and_told_without_being_given_away() {
-    let site = site();
-    let told = site.expect(1, &["scan", "data"]);
-    assert!(told.contains("a:2:7\n  b/c:1:1\n"), "{told}");
-    assert!(told.contains("2 secrets in 3 places; 63 files"), "{told}");
-    assert!(told.contains("1 not text"), "{told}");
-    assert!(!told.contains(&secret(1)) && told.contains("AKIA\u{2026} (20 bytes)"), "{told}");
-    let told = site.expect(0, &["verify", &only_run(&site)]);
-    assert!(told.contains("the receipt holds"), "{told}");
+fn secrets_are_reported_once_and_redacted() {
+    let site = site_with_secrets();
+    let printed = site.expect(1, &["scan", "data"]);
+    assert!(printed.contains("a:2:7\n  b/c:1:1\n"), "{printed}");
+    assert!(printed.contains("2 secrets in 3 places; 63 files"), "{printed}");
+    assert!(printed.contains("1 binary"), "{printed}");
+    assert!(
+        !printed.contains(&secret(1)) && printed.contains("AKIA\u{2026} (20 bytes)"),
+        "{printed}"
+    );
+    let printed = site.expect(0, &["verify", &only_run(&site)]);
+    assert!(printed.contains("the receipt holds"), "{printed}");
     let results = fs::read_dir(site.path(".shardwright/runs")).unwrap();
     let results = results.map(|run| run.unwrap().path().join("results.jsonl"));
-    let kept: String = results.map(|path| fs::read_to_string(path).unwrap()).collect();
-    assert!(kept.contains("AKIA") && !kept.contains(&secret(1)), "{kept}");
-    let told = site.expect(1, &["scan", "data", "--show-secrets"]);
-    assert!(told.contains(&secret(1)) && told.contains(&secret(2)), "{told}");
+    let stored: String = results.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(stored.contains("AKIA") && !stored.contains(&secret(1)), "{stored}");
+    let printed = site.expect(1, &["scan", "data", "--show-secrets"]);
+    assert!(printed.contains(&secret(1)) && printed.contains(&secret(2)), "{printed}");
 }
 
 #[test]
-fn what_was_done_is_looked_at_again_as_it_is_now() {
-    let site = site();
+fn finished_scan_is_repeated_on_the_current_files() {
+    let site = site_with_secrets();
     site.expect(1, &["scan", "data"]);
     fs::write(site.path("data/a"), "nothing").unwrap();
     fs::remove_file(site.path("data/b/c")).unwrap();
-    let told = site.expect(0, &["scan", "data"]);
-    assert!(told.contains("no secrets; 62 files"), "{told}");
+    let printed = site.expect(0, &["scan", "data"]);
+    assert!(printed.contains("no secrets; 62 files"), "{printed}");
 }
 
 #[test]
-fn reports_come_in_three_formats_and_go_where_they_are_told_to() {
-    let site = site();
+fn report_file_and_format_are_configurable() {
+    let site = site_with_secrets();
     let found = findings(&site, &["data"]);
     assert_eq!(found.len(), 2);
     assert_eq!(places(&found), [("a".into(), 2), ("b/c".into(), 1), ("b/c".into(), 2)]);
@@ -104,40 +107,40 @@ fn reports_come_in_three_formats_and_go_where_they_are_told_to() {
 }
 
 #[test]
-fn events_tell_findings_and_the_receipt() {
-    let site = site();
+fn json_events_contain_findings_and_the_receipt() {
+    let site = site_with_secrets();
     let output = site.run(&["scan", "data", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let events = lines(&output.stdout);
-    let of = |name: &str| events.iter().filter(|it| it["event"] == name).count();
-    assert_eq!((of("begun"), of("finding"), of("finished")), (1, 2, 1));
+    let count = |name: &str| events.iter().filter(|it| it["event"] == name).count();
+    assert_eq!((count("begun"), count("finding"), count("finished")), (1, 2, 1));
     let last = events.last().unwrap();
     assert_eq!((&last["scan"]["places"], &last["receipt"]["keys"]), (&3.into(), &63.into()));
-    let told = site.expect(2, &["scan", "data", "--json", "--format", "sarif"]);
-    assert!(told.contains("--report FILE"), "{told}");
+    let printed = site.expect(2, &["scan", "data", "--json", "--format", "sarif"]);
+    assert!(printed.contains("--report FILE"), "{printed}");
 }
 
 #[test]
-fn rules_of_ones_own_replace_or_extend_the_default() {
-    let site = site();
+fn rule_file_replaces_or_extends_the_built_in_rules() {
+    let site = site_with_secrets();
     let rule = "[[rules]]\nid = 'number'\nregex = '''^0?17$'''\n";
-    fs::write(site.path("own.toml"), rule).unwrap();
-    let found = findings(&site, &["data", "--rules", "own.toml"]);
+    fs::write(site.path("custom.toml"), rule).unwrap();
+    let found = findings(&site, &["data", "--rules", "custom.toml"]);
     assert_eq!(places(&found), [("00/00017".into(), 1)]);
     let extended = format!("[extend]\nuseDefault = true\n{rule}[[allowlists]]\npaths = ['^a$']");
-    fs::write(site.path("own.toml"), extended).unwrap();
-    let found = findings(&site, &["data", "--rules", "own.toml"]);
+    fs::write(site.path("custom.toml"), extended).unwrap();
+    let found = findings(&site, &["data", "--rules", "custom.toml"]);
     let expected = [("00/00017".into(), 1), ("b/c".into(), 1), ("b/c".into(), 2)];
     assert_eq!(places(&found), expected);
-    fs::write(site.path("own.toml"), "\n[[rules]]\nid = 'x'\nregex = '('\n").unwrap();
-    let told = site.expect(2, &["scan", "data", "--rules", "own.toml"]);
-    assert!(told.contains("own.toml:4: the pattern cannot be used"), "{told}");
-    let told = site.expect(2, &["scan", "data", "--rules", "nowhere.toml"]);
-    assert!(told.contains("nowhere.toml"), "{told}");
+    fs::write(site.path("custom.toml"), "\n[[rules]]\nid = 'x'\nregex = '('\n").unwrap();
+    let printed = site.expect(2, &["scan", "data", "--rules", "custom.toml"]);
+    assert!(printed.contains("custom.toml:4: the pattern cannot be used"), "{printed}");
+    let printed = site.expect(2, &["scan", "data", "--rules", "nowhere.toml"]);
+    assert!(printed.contains("nowhere.toml"), "{printed}");
 }
 
 #[test]
-fn links_are_not_followed_and_names_need_be_no_text() {
+fn symlinks_are_skipped_and_names_need_not_be_utf8() {
     let site = Site::new();
     fs::write(site.path("outside"), secret(4)).unwrap();
     std::os::unix::fs::symlink(site.path("outside"), site.path("data/link")).unwrap();
@@ -147,28 +150,28 @@ fn links_are_not_followed_and_names_need_be_no_text() {
     let found = findings(&site, &["data"]);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["places"][0]["path_hex"], "6f6464ff1b5b324a");
-    let told = site.expect(1, &["scan", "data"]);
-    assert!(told.contains("odd\\xff\\u{1b}[2J:1:4"), "{told}");
-    assert!(!told.contains('\u{1b}'));
+    let printed = site.expect(1, &["scan", "data"]);
+    assert!(printed.contains("odd\\xff\\u{1b}[2J:1:4"), "{printed}");
+    assert!(!printed.contains('\u{1b}'));
 }
 
 #[test]
-fn objects_of_a_store_are_looked_at_as_well() {
-    let site = site();
+fn objects_of_a_store_are_scanned() {
+    let site = site_with_secrets();
     let url = format!("file://{}", site.path("data").display());
     let found = findings(&site, &[&url]);
     assert_eq!(places(&found), [("a".into(), 2), ("b/c".into(), 1), ("b/c".into(), 2)]);
 }
 
 #[test]
-fn three_processes_share_a_scan_of_the_folder_that_holds_their_state() {
+fn three_processes_share_a_scan_and_skip_the_state_folder() {
     let site = Site::with_files(400);
     let expected: Vec<_> = (0..40).map(|number| (format!("data/secrets/{number:02}"), 1)).collect();
     fs::create_dir_all(site.path("data/secrets")).unwrap();
     for (number, (path, _)) in expected.iter().enumerate() {
         fs::write(site.path(path), secret(number)).unwrap();
     }
-    // Whoever goes into the state folder finds this.
+    // A scan that does not skip the state folder finds this secret.
     fs::create_dir_all(site.path(".shardwright/kept")).unwrap();
     fs::write(site.path(".shardwright/kept/secret"), secret(99)).unwrap();
     let children: Vec<_> = (0..3)
@@ -192,13 +195,13 @@ fn three_processes_share_a_scan_of_the_folder_that_holds_their_state() {
 }
 
 #[test]
-fn a_scan_that_was_killed_goes_on_and_finds_each_secret_once() {
+fn killed_scan_resumes_and_reports_each_secret_once() {
     let site = Site::with_files(1_500);
     fs::create_dir_all(site.path("data/secrets")).unwrap();
     for number in 0..30 {
         fs::write(site.path(&format!("data/secrets/{number}")), secret(number)).unwrap();
     }
-    // A quick machine may be through before it is killed; then it is another run's turn.
+    // A fast machine may finish a scan before the first kill. Then another run is tried.
     for round in 0..40 {
         let run = format!("killed-{round}");
         let kills = scan_and_kill(&site, &run);
@@ -210,19 +213,19 @@ fn a_scan_that_was_killed_goes_on_and_finds_each_secret_once() {
             return;
         }
     }
-    panic!("it was never killed");
+    panic!("no scan was killed before it finished");
 }
 
-/// Scans until it is through, and kills it at random moments before that. Says how often.
+/// Scans to the end, and kills the scan at random moments before. Returns the number of kills.
 fn scan_and_kill(site: &Site, run: &str) -> u32 {
     let command = ["scan", "data", "--run", run, "--format", "jsonl", "--report", "found"];
     let mut kills = 0;
     loop {
         let mut child = site.start(&command);
-        let patience =
+        let timeout =
             Duration::from_millis(if kills < 12 { fastrand::u64(20..250) } else { 60_000 });
         let start = Instant::now();
-        while child.try_wait().unwrap().is_none() && start.elapsed() < patience {
+        while child.try_wait().unwrap().is_none() && start.elapsed() < timeout {
             std::thread::sleep(Duration::from_millis(1));
         }
         if child.try_wait().unwrap().is_some() {
@@ -235,8 +238,8 @@ fn scan_and_kill(site: &Site, run: &str) -> u32 {
 }
 
 #[test]
-fn nothing_that_can_be_typed_ends_in_a_panic() {
-    let site = site();
+fn invalid_scan_arguments_are_errors_and_not_panics() {
+    let site = site_with_secrets();
     for arguments in [
         &["scan"] as &[&str],
         &["scan", "nowhere"],
@@ -248,21 +251,24 @@ fn nothing_that_can_be_typed_ends_in_a_panic() {
         &["scan", ".shardwright"],
     ] {
         let output = site.run(arguments);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains("error:") && !told.contains("panicked"), "{arguments:?}: {told}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("error:") && !printed.contains("panicked"),
+            "{arguments:?}: {printed}"
+        );
     }
 }
 
 #[test]
-fn what_would_lose_the_findings_is_refused_before_anything_is_looked_through() {
+fn unusable_rules_or_report_file_are_rejected_before_the_scan() {
     let site = Site::with_files(2);
     fs::write(site.path("empty.toml"), "").unwrap();
-    let told = site.expect(2, &["scan", "data", "--rules", "empty.toml"]);
-    assert!(told.contains("there are no rules in empty.toml"), "{told}");
-    for (report, why) in [("nowhere/found", "cannot be written"), ("data", "is a folder")] {
-        let told = site.expect(2, &["scan", "data", "--report", report]);
-        assert!(told.contains(why), "{told}");
+    let printed = site.expect(2, &["scan", "data", "--rules", "empty.toml"]);
+    assert!(printed.contains("there are no rules in empty.toml"), "{printed}");
+    for (report, why) in [("nowhere/found", "cannot write --report"), ("data", "is a folder")] {
+        let printed = site.expect(2, &["scan", "data", "--report", report]);
+        assert!(printed.contains(why), "{printed}");
     }
     assert!(!site.path(".shardwright").exists());
 }

@@ -1,4 +1,4 @@
-//! Several processes, one run.
+//! Processes that share a run, and failure limits over all of them.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use shardwright_store::testing::EtcdCluster;
 use crate::support::{Site, keys, wait_until};
 
 #[tokio::test]
-async fn two_processes_share_a_run_on_etcd_and_one_goes_on_when_the_other_is_killed() {
+async fn run_on_etcd_survives_the_kill_of_one_of_two_processes() {
     let cluster = EtcdCluster::single().await.unwrap();
     let store = format!("etcd://{}", cluster.address(0).unwrap());
     let site = Site::with_files(200);
     let marks = site.path("marks");
     fs::create_dir(&marks).unwrap();
-    // Each command says whose child it is, and takes its time.
+    // Each command creates a file that is named by its parent, and takes 30 ms.
     let script = "echo > marks/$PPID; sleep 0.03; cat \"$1\"";
     let flags = ["--store", &store, "--run", "shared", "--out", "out", "-j", "2", "--lease", "2"];
     let command = [&["run", "data"], &flags[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
@@ -26,9 +26,9 @@ async fn two_processes_share_a_run_on_etcd_and_one_goes_on_when_the_other_is_kil
     assert!(site.expect(0, &["verify", "shared", "--store", &store]).contains("receipt holds"));
     let keys = keys(&site.path("out/results.jsonl"));
     assert!(keys.len() == 200 && keys.is_sorted_by(|a, b| a < b), "{}", keys.len());
-    // A place that is not the one of the run is refused.
+    // A results folder without the marker of the run is rejected.
     fs::remove_file(site.path("out/run.json")).unwrap();
-    assert!(site.expect(2, &command).contains("every worker has to reach"));
+    assert!(site.expect(2, &command).contains("every worker must reach"));
 }
 
 #[test]
@@ -40,17 +40,17 @@ fn failures_are_counted_over_the_whole_run() {
         let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
         site.expect(code, &command)
     };
-    // Six end with a three, and all of them fail.
+    // The six items whose names end with 3 fail.
     run("6", 3);
-    // Nothing fails in this process: what failed before counts.
+    // No item fails in this process, but the failures of the first one count.
     assert!(run("5", 4).contains("too many items failed"));
     run("20%", 3);
-    // There are too few for a percentage to mean something, until there are no more.
+    // A percentage of fewer than 100 items applies after all of them were tried.
     assert!(run("5%", 4).contains("too many items failed"));
 }
 
 #[test]
-fn where_nothing_can_be_set_aside_failures_are_counted_all_the_same() {
+fn failures_are_counted_with_at_dispatch() {
     let site = Site::with_files(60);
     let script = "case $1 in *3) exit 1;; esac";
     let flags = ["--at-dispatch", "--run", "bad", "--retries", "0", "--max-failures"];
@@ -58,9 +58,9 @@ fn where_nothing_can_be_set_aside_failures_are_counted_all_the_same() {
     let run = |limit: &str, code: i32| {
         site.expect(code, &[&["run", "data"], &flags[..], &[limit], &command].concat())
     };
-    assert!(run("6", 3).contains("6 failed"));
+    assert!(run("6", 3).contains("6 items failed"));
     assert!(site.expect(0, &["verify", "bad"]).contains("the receipt holds"));
     let again = ["run", "data", "--fresh"];
-    let told = site.expect(4, &[&again[..], &flags, &["1"], &command].concat());
-    assert!(told.contains("too many items failed"), "{told}");
+    let printed = site.expect(4, &[&again[..], &flags, &["1"], &command].concat());
+    assert!(printed.contains("too many items failed"), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! Runs that are interrupted, paused or stopped, and go on.
+//! Runs that are interrupted, paused or stopped, and resume.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,15 +8,16 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::support::{Site, wait_until};
 
-/// Each item leaves a mark and waits until it may go on.
-const WAITING: &str = "echo > marks/$SHARDWRIGHT_ROW; \
+/// Each item creates a marker file, and waits until the file `go` exists.
+const BLOCKING: &str = "echo > marks/$SHARDWRIGHT_ROW; \
     while [ ! -e go ]; do sleep 0.01; done; echo $1";
 
-struct Work {
+/// A run over rows whose items block until [`BlockedRun::unblock`].
+struct BlockedRun {
     site: Site,
 }
 
-impl Work {
+impl BlockedRun {
     fn new(rows: usize) -> Self {
         let site = Site::new();
         let rows: String = (1..=rows).map(|row| format!("{row}\n")).collect();
@@ -27,38 +28,39 @@ impl Work {
 
     fn command<'a>(flags: &[&'a str]) -> Vec<&'a str> {
         let run = ["run", "--lines", "rows", "--run", "work"];
-        [&run, flags, &["--", "sh", "-c", WAITING, "sh", "{}"]].concat()
+        [&run, flags, &["--", "sh", "-c", BLOCKING, "sh", "{}"]].concat()
     }
 
-    fn marks(&self) -> usize {
+    /// The number of items that were started.
+    fn started(&self) -> usize {
         fs::read_dir(self.site.path("marks")).unwrap().count()
     }
 
-    /// Waits until the cursor of the only shard is somewhere.
+    /// Waits until the only shard has a cursor.
     fn wait_for_cursor(&self) {
         let shards = || self.site.expect(0, &["shards", "work", "--json"]);
         wait_until(|| !shards().contains("\"done_up_to\":null"));
     }
 
-    fn go(&self) {
+    fn unblock(&self) {
         fs::write(self.site.path("go"), "").unwrap();
     }
 
-    /// Runs it to its end, and makes sure that each of its rows has a result.
+    /// Runs to the end, and checks that each row has a result.
     fn finish(&self, flags: &[&str], rows: usize) {
-        self.go();
+        self.unblock();
         self.site.expect(0, &Self::command(flags));
-        assert_eq!(self.site.keys_shown("work", "row").len(), rows);
+        assert_eq!(self.site.field_values("work", "row").len(), rows);
         assert!(self.site.expect(0, &["verify", "work"]).contains("the receipt holds"));
     }
 }
 
-/// Reads what a program tells until it tells something.
+/// Reads stderr up to the line that contains a text, and returns that line.
 fn read_until(stderr: &mut BufReader<ChildStderr>, expected: &str) -> String {
     let mut line = String::new();
     while !line.contains(expected) {
         line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it never said {expected}");
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "stderr ended without {expected}");
     }
     line
 }
@@ -72,123 +74,124 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn an_interrupted_run_finishes_what_it_began_and_goes_on_from_there() {
+fn interrupted_run_finishes_items_in_progress_and_resumes() {
     for flags in [&["-j", "2"] as &[&str], &["-j", "1", "--shards", "1", "--at-dispatch"]] {
-        let work = Work::new(20);
-        let mut child = work.site.start_piped(&Work::command(flags));
-        let mut told = stderr(&mut child);
-        // Where items count when they are handed out, the cursor stands behind one without a
-        // result now, or will before the end.
-        wait_until(|| work.marks() > 0);
+        let blocked = BlockedRun::new(20);
+        let mut child = blocked.site.start_piped(&BlockedRun::command(flags));
+        let mut stderr = stderr(&mut child);
+        // With --at-dispatch, the cursor must be past an item without a result before the signal.
+        wait_until(|| blocked.started() > 0);
         if flags.contains(&"--at-dispatch") {
-            work.wait_for_cursor();
+            blocked.wait_for_cursor();
         }
         interrupt(&child);
-        read_until(&mut told, "once more to end at once");
-        work.go();
-        let summary = read_until(&mut told, "the same command goes on from here");
+        read_until(&mut stderr, "interrupt again to exit at once");
+        blocked.unblock();
+        let summary = read_until(&mut stderr, "the same command resumes the run");
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        let begun = work.marks();
-        assert!(begun < 20);
-        // It is told how far it is, and not how far it was at the last look.
-        assert!(summary.contains(&format!("{} % of items", begun * 5)), "{begun}: {summary}");
-        let shards = work.site.expect(0, &["shards", "work"]);
+        let started = blocked.started();
+        assert!(started < 20);
+        // The summary has the progress at the end, not that of the last measurement.
+        assert!(summary.contains(&format!("{} % of items", started * 5)), "{started}: {summary}");
+        let shards = blocked.site.expect(0, &["shards", "work"]);
         assert!(!shards.contains("held"), "{shards}");
-        work.finish(flags, 20);
-        assert_eq!(work.marks(), 20);
+        blocked.finish(flags, 20);
+        assert_eq!(blocked.started(), 20);
     }
 }
 
 #[test]
-fn a_second_interruption_ends_it_at_once() {
-    let work = Work::new(4);
+fn second_interrupt_exits_at_once() {
+    let blocked = BlockedRun::new(4);
     let flags = ["-j", "1", "--lease", "1"];
-    let mut child = work.site.start_piped(&Work::command(&flags));
-    let mut told = stderr(&mut child);
-    wait_until(|| work.marks() > 0);
+    let mut child = blocked.site.start_piped(&BlockedRun::command(&flags));
+    let mut stderr = stderr(&mut child);
+    wait_until(|| blocked.started() > 0);
     interrupt(&child);
-    read_until(&mut told, "once more to end at once");
+    read_until(&mut stderr, "interrupt again to exit at once");
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    work.finish(&flags, 4);
+    blocked.finish(&flags, 4);
 }
 
 #[test]
-fn a_paused_run_waits_and_goes_on_in_the_same_process() {
-    // Leases that do not end by themselves, however slow the machine is.
+fn paused_run_waits_and_resumes_in_the_same_process() {
+    // Long leases, so that none expires on a slow machine.
     let flags = ["-j", "2", "--lease", "60"];
     for flags in [&flags[..], &[&flags[..], &["--at-dispatch"]].concat()] {
-        let work = Work::new(30);
-        let mut child = work.site.start_piped(&Work::command(flags));
-        let mut told = stderr(&mut child);
-        wait_until(|| work.marks() == 2);
-        work.site.expect(0, &["pause", "work"]);
-        work.go();
-        read_until(&mut told, "the run is paused");
-        wait_until(|| !work.site.expect(0, &["shards", "work"]).contains("held"));
-        let begun = work.marks();
-        assert!(work.site.expect(0, &["show", "work"]).contains("paused"));
-        assert_eq!(work.marks(), begun);
+        let blocked = BlockedRun::new(30);
+        let mut child = blocked.site.start_piped(&BlockedRun::command(flags));
+        let mut stderr = stderr(&mut child);
+        wait_until(|| blocked.started() == 2);
+        blocked.site.expect(0, &["pause", "work"]);
+        blocked.unblock();
+        read_until(&mut stderr, "the run is paused");
+        wait_until(|| !blocked.site.expect(0, &["shards", "work"]).contains("held"));
+        let started = blocked.started();
+        assert!(blocked.site.expect(0, &["show", "work"]).contains("paused"));
+        assert_eq!(blocked.started(), started);
         assert!(child.try_wait().unwrap().is_none());
-        work.site.expect(0, &["resume", "work"]);
+        blocked.site.expect(0, &["resume", "work"]);
         assert_eq!(child.wait().unwrap().code(), Some(0));
-        work.finish(flags, 30);
-        assert_eq!(work.marks(), 30);
+        blocked.finish(flags, 30);
+        assert_eq!(blocked.started(), 30);
     }
     let site = Site::with_files(1);
     site.expect(0, &["run", "data", "--run", "ended", "--", "cat", "{}"]);
-    let told = site.expect(2, &["pause", "ended"]);
-    assert!(told.contains("the run ended has ended: it is done"), "{told}");
+    let printed = site.expect(2, &["pause", "ended"]);
+    assert!(printed.contains("run ended has already ended: it is done"), "{printed}");
 }
 
 #[test]
-fn what_was_handed_out_at_a_kill_is_missing_and_verify_says_so() {
-    let work = Work::new(10);
+fn verify_reports_an_item_that_was_dispatched_before_a_kill() {
+    let blocked = BlockedRun::new(10);
     let flags = ["-j", "1", "--shards", "1", "--lease", "1", "--at-dispatch"];
-    let mut child = work.site.start(&Work::command(&flags));
-    // The cursor is behind the first row, which is under way.
-    wait_until(|| work.marks() > 0);
-    work.wait_for_cursor();
+    let mut child = blocked.site.start(&BlockedRun::command(&flags));
+    // The cursor moves past the first row while that row is still in progress.
+    wait_until(|| blocked.started() > 0);
+    blocked.wait_for_cursor();
     kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
-    work.go();
-    let told = work.site.expect(0, &Work::command(&flags));
-    assert!(told.contains("those under way at a kill are missing"), "{told}");
-    assert_eq!(work.site.keys_shown("work", "row").len(), 9);
-    let told = work.site.expect(0, &["verify", "work"]);
-    assert!(told.contains("1 items have no result"), "{told}");
-    assert!(told.contains("the receipt holds"), "{told}");
+    blocked.unblock();
+    let printed = blocked.site.expect(0, &BlockedRun::command(&flags));
+    assert!(printed.contains("items in progress at a kill are missing"), "{printed}");
+    assert_eq!(blocked.site.field_values("work", "row").len(), 9);
+    let printed = blocked.site.expect(0, &["verify", "work"]);
+    assert!(printed.contains("1 items have no result"), "{printed}");
+    assert!(printed.contains("the receipt holds"), "{printed}");
 }
 
 #[test]
-fn too_many_failures_are_told_with_what_helps() {
+fn too_many_failures_are_reported_with_the_remedy() {
     let site = Site::with_files(200);
     let run = |code: i32, flags: &[&str]| {
-        let said = ["run", "data", "--run", "bad", "--retries", "0", "-j", "2", "--max-failures"];
-        site.expect(code, &[&said, flags, &["--", "sh", "-c", "test -e fixed"]].concat())
+        let arguments =
+            ["run", "data", "--run", "bad", "--retries", "0", "-j", "2", "--max-failures"];
+        site.expect(code, &[&arguments, flags, &["--", "sh", "-c", "test -e fixed"]].concat())
     };
-    let told = run(4, &["3"]);
+    let printed = run(4, &["3"]);
     for advice in ["parked bad", "resume bad", "retry --parked bad", "higher --max-failures"] {
-        assert!(told.contains(advice), "{advice}: {told}");
+        assert!(printed.contains(advice), "{advice}: {printed}");
     }
     fs::write(site.path("fixed"), "").unwrap();
     site.expect(0, &["resume", "bad"]);
     site.expect(0, &["retry", "--parked", "bad"]);
     assert_eq!(site.keys("bad").len(), 200);
-    // Nothing is wrong with it any more.
+    // The retried items no longer count as failed.
     run(0, &["3"]);
 }
 
 #[test]
-fn too_many_failures_at_the_end_are_told_each_time_and_keep_no_results_back() {
+fn too_many_failures_at_the_end_still_write_results_and_receipt() {
     for flags in [&["--at-dispatch"] as &[&str], &[]] {
         let site = Site::with_files(20);
         let run = |limit: &str, code: i32| {
-            let said = ["run", "data", "--run", "bad", "--retries", "0", "--max-failures", limit];
+            let arguments =
+                ["run", "data", "--run", "bad", "--retries", "0", "--max-failures", limit];
             let script = ["--", "sh", "-c", "case $1 in *3) exit 1;; esac", "sh", "{}"];
-            site.expect(code, &[&said, flags, &script].concat())
+            site.expect(code, &[&arguments, flags, &script].concat())
         };
-        // Two of twenty fail, which is too few to tell before the end.
+        // A percentage of fewer than 100 items applies only after all of them were tried.
         for _ in 0..2 {
             assert!(run("5%", 4).contains("too many items failed"));
             let failed = site.receipt("bad")["failed"].as_u64().unwrap();
@@ -196,7 +199,7 @@ fn too_many_failures_at_the_end_are_told_each_time_and_keep_no_results_back() {
             assert_eq!(failed + parked, 2);
             assert!(site.expect(0, &["verify", "bad"]).contains("the receipt holds"));
         }
-        // What failed is told as well where it could not be set aside, however often it is asked.
+        // Every process reports the failures, with --at-dispatch too, where no item is parked.
         for _ in 0..2 {
             run("20%", 3);
         }
@@ -204,13 +207,13 @@ fn too_many_failures_at_the_end_are_told_each_time_and_keep_no_results_back() {
 }
 
 #[test]
-fn failures_are_told_when_they_happen_where_nobody_draws() {
-    let work = Work::new(2);
+fn failures_are_printed_at_once_without_a_terminal() {
+    let blocked = BlockedRun::new(2);
     let script = "[ $1 = 1 ] && exit 9; while [ ! -e go ]; do sleep 0.01; done";
     let flags = ["run", "--lines", "rows", "--run", "work", "--retries", "0", "--shards", "1"];
     let command = [&flags[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
-    let mut child = work.site.start_piped(&command);
+    let mut child = blocked.site.start_piped(&command);
     read_until(&mut stderr(&mut child), "failed: row 1: exit code 9");
-    work.go();
+    blocked.unblock();
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }

@@ -1,4 +1,4 @@
-//! Stores that are not simply there: an etcd that wants to know who we are, and one from a backup.
+//! An etcd store with TLS and authentication, and a store that was restored from a backup.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use shardwright_store::testing::{EtcdCluster, EtcdSetup};
 
 use crate::support::{Site, keys, text};
 
-/// Writes the certificates of an authority, of members and of clients, and their keys.
+/// Writes a CA certificate, and certificates and keys of members and clients.
 fn write_certificates(site: &Site) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -28,8 +28,8 @@ fn write_certificates(site: &Site) {
     }
 }
 
-/// An etcd that speaks only to those with a certificate and a name.
-async fn wary(site: &Site) -> EtcdCluster {
+/// Starts an etcd that requires client certificates and users.
+async fn start_secured_etcd(site: &Site) -> EtcdCluster {
     write_certificates(site);
     let read = |name: &str| fs::read(site.path(name)).unwrap();
     let cluster = EtcdSetup::members(1)
@@ -53,21 +53,21 @@ async fn wary(site: &Site) -> EtcdCluster {
 }
 
 #[tokio::test]
-async fn a_run_on_an_etcd_with_certificates_and_users() {
+async fn run_on_etcd_uses_client_certificate_and_user() {
     let site = Site::with_files(20);
-    let cluster = wary(&site).await;
+    let cluster = start_secured_etcd(&site).await;
     fs::write(site.path("password"), "alice's\n").unwrap();
-    fs::write(site.path("guess"), "alice").unwrap();
+    fs::write(site.path("wrong"), "alice").unwrap();
     let store = format!("etcds://{}", cluster.address(0).unwrap());
     let certificates =
         ["--etcd-ca", "ca.pem", "--etcd-cert", "client.pem", "--etcd-key", "client.key"];
-    let name = ["--etcd-user", "alice", "--etcd-password-file", "password"];
-    let run = ["run", "data", "--run", "wary", "--out", "out", "--store", &store];
+    let user = ["--etcd-user", "alice", "--etcd-password-file", "password"];
+    let run = ["run", "data", "--run", "secured", "--out", "out", "--store", &store];
     let command = ["--", "cat", "{}"];
-    site.expect(0, &[&run[..], &certificates, &name, &command].concat());
+    site.expect(0, &[&run[..], &certificates, &user, &command].concat());
     assert_eq!(keys(&site.path("out/results.jsonl")).len(), 20);
 
-    // The environment does as well.
+    // Environment variables have the same effect as the flags.
     let listed = site
         .command(&["runs", "--store", &store])
         .env("SHARDWRIGHT_ETCD_CA", "ca.pem")
@@ -77,41 +77,44 @@ async fn a_run_on_an_etcd_with_certificates_and_users() {
         .env("SHARDWRIGHT_ETCD_PASSWORD_FILE", "password")
         .output()
         .unwrap();
-    assert!(text(&listed.stdout).contains("wary"), "{}", text(&listed.stderr));
+    assert!(text(&listed.stdout).contains("secured"), "{}", text(&listed.stderr));
 
-    // What is missing is said.
+    // The error names the missing flag.
     let runs = ["runs", "--store", &store];
-    let told = site.expect(2, &runs);
-    assert!(told.contains("--etcd-ca") && told.contains("SHARDWRIGHT_ETCD_CA"), "{told}");
-    let told = site.expect(2, &[&runs[..], &certificates[..4]].concat());
-    assert!(told.contains("--etcd-key"), "{told}");
-    let told = site.expect(2, &[&runs[..], &certificates, &name[..2]].concat());
-    assert!(told.contains("--etcd-password-file"), "{told}");
-    let nobody = site.expect(2, &[&runs[..], &certificates].concat());
-    assert!(nobody.contains("etcdserver"), "{nobody}");
-    let guessing = ["--etcd-user", "alice", "--etcd-password-file", "guess"];
-    let told = site.expect(2, &[&runs[..], &certificates, &guessing].concat());
-    assert!(told.contains("authentication failed"), "{told}");
+    let printed = site.expect(2, &runs);
+    assert!(printed.contains("--etcd-ca") && printed.contains("SHARDWRIGHT_ETCD_CA"), "{printed}");
+    let printed = site.expect(2, &[&runs[..], &certificates[..4]].concat());
+    assert!(printed.contains("--etcd-key"), "{printed}");
+    let printed = site.expect(2, &[&runs[..], &certificates, &user[..2]].concat());
+    assert!(printed.contains("--etcd-password-file"), "{printed}");
+    let anonymous = site.expect(2, &[&runs[..], &certificates].concat());
+    assert!(anonymous.contains("etcdserver"), "{anonymous}");
+    let wrong_password = ["--etcd-user", "alice", "--etcd-password-file", "wrong"];
+    let printed = site.expect(2, &[&runs[..], &certificates, &wrong_password].concat());
+    assert!(printed.contains("authentication failed"), "{printed}");
 }
 
 #[test]
-fn a_store_that_was_restored_is_in_another_incarnation() {
+fn restored_store_has_a_new_generation() {
     let site = Site::with_files(5);
-    assert!(site.expect(2, &["restored"]).contains("there are no runs"));
+    assert!(site.expect(2, &["restored"]).contains("no runs in"));
     let run = ["run", "data", "--run", "first", "--", "cat", "{}"];
     site.expect(0, &run);
     assert_eq!(site.expect(0, &["restored", "--json"]).trim(), "{\"incarnation\":1}");
-    assert!(site.expect(0, &["restored"]).contains("incarnation 2"));
-    // What was finished is finished, and new work begins.
+    assert!(site.expect(0, &["restored"]).contains("generation is now 2"));
+    // Finished runs verify, and new runs start.
     site.expect(0, &["verify", "first"]);
     site.expect(0, &["run", "data", "--run", "second", "--", "cat", "{}"]);
     assert_eq!(site.keys("second").len(), 5);
-    assert!(site.expect(2, &["restored", "--store", "memory:"]).contains("in memory"));
-    // Another folder, which is no store of ours.
+    assert!(
+        site.expect(2, &["restored", "--store", "memory:"])
+            .contains("a memory: store cannot be restored")
+    );
+    // An existing folder without a store.
     let other = tempfile::tempdir().unwrap();
     let other = format!("file:{}", other.path().display());
-    assert!(site.expect(2, &["restored", "--store", &other]).contains("never been used"));
+    assert!(site.expect(2, &["restored", "--store", &other]).contains("no runs in"));
     let secret = "etcds://alice:secret@127.0.0.1:1";
-    let told = site.expect(2, &["runs", "--store", secret]);
-    assert!(told.contains("--etcd-password-file"), "{told}");
+    let printed = site.expect(2, &["runs", "--store", secret]);
+    assert!(printed.contains("--etcd-password-file"), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! A folder to try the program in.
+//! Runs the program in a temporary folder.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder with a source and the state of its runs.
+/// A temporary folder with a source, in which the program runs and keeps its state.
 pub(crate) struct Site {
     folder: tempfile::TempDir,
 }
@@ -19,7 +19,7 @@ impl Site {
         Self { folder }
     }
 
-    /// A source of files with their numbers in them.
+    /// Creates `count` files below `data`. Each contains its number.
     pub(crate) fn with_files(count: usize) -> Self {
         let site = Self::new();
         for number in 0..count {
@@ -40,12 +40,12 @@ impl Site {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program, and waits until it exits.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs the program, which must end with `code`, and gives what it wrote.
+    /// Runs the program, requires the exit code, and returns stdout and stderr.
     pub(crate) fn expect(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -53,26 +53,26 @@ impl Site {
         stdout + &stderr
     }
 
-    /// The same, with something on its input.
+    /// Does the same as [`Site::expect`], with `input` on stdin.
     pub(crate) fn expect_with_input(&self, code: i32, arguments: &[&str], input: &str) -> String {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{told}");
-        told
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{printed}");
+        printed
     }
 
-    /// Starts the program, and keeps what it writes.
+    /// Starts the program in its own process group, with its output in pipes.
     pub(crate) fn start_piped(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command.spawn().unwrap()
     }
 
-    /// Starts the program as the leader of a process group.
+    /// Starts the program in its own process group, and discards its output.
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -89,14 +89,14 @@ impl Site {
         serde_json::from_slice(&receipt).unwrap()
     }
 
-    /// What the lines of a result file say in a field, in the order in which they are there.
-    pub(crate) fn keys_shown(&self, name: &str, field: &str) -> Vec<String> {
+    /// A field of each line of a result file, in the order of the lines.
+    pub(crate) fn field_values(&self, name: &str, field: &str) -> Vec<String> {
         let lines = fs::read_to_string(self.results(name).join("results.jsonl")).unwrap();
         let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.map(|line: serde_json::Value| line[field].to_string()).collect()
     }
 
-    /// The keys in a result file, in the order in which they are there.
+    /// The keys in a result file, in the order of the lines.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
         keys(&self.results(name).join("results.jsonl"))
     }
@@ -123,11 +123,14 @@ pub(crate) fn outputs(results: &Path) -> Vec<(String, String)> {
     parsed.map(|line: serde_json::Value| (text(&line["key"]), text(&line["stdout"]))).collect()
 }
 
-/// Waits for something that has to come about.
+/// Waits until a condition holds, at most a minute.
 pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not come to be");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the condition does not hold after a minute"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -6,39 +6,39 @@ use shardwright_placement::{DrainProgress, NodeAddress};
 
 use crate::cluster::AnyCluster;
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 
-/// How long to wait until a node has nothing left.
-pub(crate) enum Patience {
+/// How long to wait until a node has no shards left.
+pub(crate) enum Wait {
     None,
     AtMost(Duration),
-    Endless,
+    UntilDone,
 }
 
-/// Exits with [`Exit::Findings`] if the node was waited for, and still has something.
+/// Exits with [`Exit::Findings`] if the wait ended before the node was empty.
 pub(crate) async fn run(
     cluster: &AnyCluster,
     json: bool,
     node: &NodeAddress,
     drained: bool,
-    patience: Patience,
+    wait: Wait,
 ) -> anyhow::Result<Exit> {
     let is_member = cluster.view().members.get(node.as_str()).is_some();
     let is_new = cluster.set_drained(node, drained).await?;
     if !json {
-        tell(node, drained, is_new);
+        print_change(node, drained, is_new);
     }
-    let waited = matches!(patience, Patience::AtMost(_) | Patience::Endless);
+    let waited = matches!(wait, Wait::AtMost(_) | Wait::UntilDone);
     if waited && !json && !progress(node, &cluster.view()).is_done() {
-        // It may take for ever, so whoever waits learns first what it waits for.
-        tell_progress(node, &cluster.view());
+        // The wait may be endless, so the reason for it comes first.
+        print_progress(node, &cluster.view());
     }
-    match patience {
-        Patience::None => {}
-        Patience::Endless => until_done(cluster, node).await?,
-        Patience::AtMost(time) => {
-            // Whether it is done by then is looked at below.
+    match wait {
+        Wait::None => {}
+        Wait::UntilDone => until_done(cluster, node).await?,
+        Wait::AtMost(time) => {
+            // The result is checked below.
             let in_time = tokio::time::timeout(time, until_done(cluster, node)).await;
             in_time.unwrap_or(Ok(()))?;
         }
@@ -51,21 +51,21 @@ pub(crate) async fn run(
             "held": left.held, "targeted": left.targeted, "pinned": left.pinned,
         }))?;
     } else if drained && !is_member {
-        say!("it is no member now; it gets no shards when it comes");
+        outln!("the node is not a member now; it gets no shards when it joins");
     } else if drained && waited && !left.is_done() {
-        say!("the time is over, and it still has {} shards", left.held);
+        outln!("timed out: the node still holds {} shards", left.held);
     } else if drained {
-        tell_progress(node, &view);
+        print_progress(node, &view);
     }
     Ok(if waited && !left.is_done() { Exit::Findings } else { Exit::Done })
 }
 
-fn tell(node: &NodeAddress, drained: bool, is_new: bool) {
+fn print_change(node: &NodeAddress, drained: bool, is_new: bool) {
     match (drained, is_new) {
-        (true, true) => say!("{node} is to be emptied; `cluster drain --undo` takes that back"),
-        (true, false) => say!("{node} is to be emptied already"),
-        (false, true) => say!("{node} may have shards again"),
-        (false, false) => say!("{node} was not to be emptied"),
+        (true, true) => outln!("draining {node}; `cluster drain {node} --undo` ends the drain"),
+        (true, false) => outln!("{node} is already being drained"),
+        (false, true) => outln!("{node} may get shards again"),
+        (false, false) => outln!("{node} is not being drained"),
     }
 }
 
@@ -73,26 +73,26 @@ fn progress(node: &NodeAddress, view: &ClusterView) -> DrainProgress {
     DrainProgress::of(&view.map, node, &view.members)
 }
 
-/// Says what a node still has, and what keeps it there.
-fn tell_progress(node: &NodeAddress, view: &ClusterView) {
+/// Prints the shards that a node still has, and why they stay.
+fn print_progress(node: &NodeAddress, view: &ClusterView) {
     let left = progress(node, view);
     let DrainProgress { held, targeted, pinned } = left;
     if left.is_done() {
-        say!("it has nothing left");
+        outln!("the node has no shards left");
         return;
     }
-    say!("it still has {held} shards, and {targeted} are meant for it");
+    outln!("the node holds {held} shards and is the target of {targeted}");
     if pinned > 0 {
-        say!("{pinned} are pinned to it: where nodes have `--pin-policy wait`, they stay");
+        outln!("{pinned} of them are pinned to it; with `--pin-policy wait` they stay");
     }
-    let can_take = |other: &NodeAddress| other != node && !view.drained.contains(other);
-    if !view.members.iter().any(|other| !other.draining && can_take(other.address())) {
-        say!("nobody can take them: there is no other node that is not to be emptied");
+    let can_serve = |other: &NodeAddress| other != node && !view.drained.contains(other);
+    if !view.members.iter().any(|other| !other.draining && can_serve(other.address())) {
+        outln!("no other node can serve them; start a node, or end the drain of another");
     }
 }
 
 async fn until_done(cluster: &AnyCluster, node: &NodeAddress) -> anyhow::Result<()> {
     let mut changes = cluster.changes();
     let done = changes.wait_for(|view| progress(node, view).is_done());
-    done.await.map(|_| ()).context("the cluster cannot be followed any more")
+    done.await.map(|_| ()).context("lost the watch on the cluster")
 }

@@ -2,12 +2,12 @@ use shardwright_placement::{Move, MoveReason, NodeAddress};
 
 use crate::cluster::AnyCluster;
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 
-/// Nodes say what their shards bear to the leader, and to nobody else.
+/// Nodes report the load of their shards to the leader only.
 const WITHOUT_LOADS: &str =
-    "what shards bear is not known here: where nodes balance by load, the leader decides by that";
+    "this plan ignores load: with --balance-load, only the leader knows the load of shards";
 
 pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
     let plan = cluster.preview(None);
@@ -28,25 +28,25 @@ pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     for one in &plan.moves {
-        say!("{one}");
+        outln!("{one}");
     }
     for note in &plan.notes {
-        say!("{note}");
+        outln!("{note}");
     }
     if plan.moves.is_empty() {
-        say!("nothing is to be moved");
+        outln!("no shards to move");
     } else {
         let can_wait =
             |one: &&Move| one.reason.is_voluntary() || one.reason == MoveReason::FirstPlacement;
         let waiting = plan.moves.iter().filter(can_wait).count();
         let at_once = plan.moves.len() - waiting;
         if at_once > 0 {
-            say!("{at_once} shards are to be moved at once");
+            outln!("{at_once} shards move at once");
         }
         if waiting > 0 {
-            say!("{waiting} shards are to be moved once the nodes have been the same for a while");
+            outln!("{waiting} shards move once the set of nodes is stable (--stability-ms)");
         }
     }
-    say!("{WITHOUT_LOADS}");
+    outln!("{WITHOUT_LOADS}");
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! What is asked for a shard, or for all of them.
+//! `shardwright cluster move`, `pin`, `unpin` and `freeze`.
 
 use anyhow::Context as _;
 use shardwright_contracts::ShardId;
@@ -6,11 +6,11 @@ use shardwright_placement::{NodeAddress, TargetVersion};
 
 use crate::cluster::AnyCluster;
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 
-/// What helps if a node or a shard is not there.
-const HELP: &str = "nothing was changed; `shardwright cluster status` shows nodes and shards";
+/// The context of a rejected change.
+const HELP: &str = "nothing was changed; `shardwright cluster status` lists nodes and shards";
 
 pub(crate) async fn move_to(
     cluster: &AnyCluster,
@@ -20,7 +20,7 @@ pub(crate) async fn move_to(
 ) -> anyhow::Result<Exit> {
     let moved = cluster.move_shard(shard, to).await;
     let version = moved.context(HELP)?;
-    told(json, version, &format!("shard {} is to go to {to}", shard.as_raw()))
+    report(json, version, &format!("shard {} moves to {to}", shard.as_raw()))
 }
 
 pub(crate) async fn pin(
@@ -32,7 +32,7 @@ pub(crate) async fn pin(
     let version = cluster.pin(shard, to).await.context(HELP)?;
     let target = cluster.view().map.info(shard)?.target.map(ToString::to_string);
     let target = target.unwrap_or_default();
-    told(json, version, &format!("shard {} is pinned to {target}", shard.as_raw()))
+    report(json, version, &format!("shard {} is pinned to {target}", shard.as_raw()))
 }
 
 pub(crate) async fn unpin(
@@ -41,24 +41,24 @@ pub(crate) async fn unpin(
     shard: ShardId,
 ) -> anyhow::Result<Exit> {
     let version = cluster.unpin(shard).await.context(HELP)?;
-    told(json, version, &format!("shard {} may be moved again", shard.as_raw()))
+    report(json, version, &format!("shard {} may be moved again", shard.as_raw()))
 }
 
 pub(crate) async fn freeze(cluster: &AnyCluster, json: bool, frozen: bool) -> anyhow::Result<Exit> {
     let version = cluster.set_frozen(frozen).await?;
     let line = if frozen {
-        "nothing is moved for balance any more; `cluster freeze --undo` takes that back"
+        "moves for balance are off; `cluster freeze --undo` allows them again"
     } else {
-        "shards are moved for balance again"
+        "moves for balance are on"
     };
-    told(json, version, line)
+    report(json, version, line)
 }
 
-fn told(json: bool, version: TargetVersion, line: &str) -> anyhow::Result<Exit> {
+fn report(json: bool, version: TargetVersion, line: &str) -> anyhow::Result<Exit> {
     if json {
         print_json(&serde_json::json!({ "version": version.as_raw(), "done": line }))?;
     } else {
-        say!("{line}");
+        outln!("{line}");
     }
     Ok(Exit::Done)
 }

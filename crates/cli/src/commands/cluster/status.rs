@@ -3,10 +3,10 @@ use shardwright_placement::{NodeAddress, NodeInstance, ShardInfo};
 
 use crate::cluster::AnyCluster;
 use crate::commands::print_json;
+use crate::console::outln;
 use crate::exit::Exit;
-use crate::say::say;
 
-/// How many shards are listed that are not where they should be. JSON has all.
+/// The number of unsettled shards in the text output. JSON lists all.
 const LISTED: usize = 20;
 
 pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
@@ -18,22 +18,22 @@ pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
     let header = status.header;
     let frozen = if header.frozen { ", frozen" } else { "" };
     let spreading = if header.spreading { ", rebalancing" } else { "" };
-    say!(
-        "cluster  {}: {} shards by {}, targets of version {}{frozen}{spreading}",
+    outln!(
+        "cluster  {}: {} shards by {}, target version {}{frozen}{spreading}",
         cluster.options().name.as_str(),
         status.sharding.num_shards,
         status.sharding.hash.name(),
         header.version.as_raw()
     );
     match &status.leader {
-        Some(leader) => say!("leader   {}", leader.address),
-        None => say!("leader   none"),
+        Some(leader) => outln!("leader   {}", leader.address),
+        None => outln!("leader   none"),
     }
     for node in &status.nodes {
         let NodeStatus { member, shards } = node;
         let draining = if member.draining { ", draining" } else { "" };
-        say!(
-            "node     {}: holds {} shards, {} are meant for it ({} pinned), weight {}{draining}",
+        outln!(
+            "node     {}: holds {} shards, target of {} ({} pinned), weight {}{draining}",
             member.address(),
             shards.held,
             shards.targeted,
@@ -42,18 +42,18 @@ pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
         );
     }
     for gate in &status.gates {
-        say!("gate     {gate}");
+        outln!("gate     {gate}");
     }
     for node in status.drained.iter().filter(|node| view.members.get(node.as_str()).is_none()) {
-        say!("drained  {node}, which is no member");
+        outln!("drained  {node} (not a member)");
     }
-    say!("shards   {}", status.readiness);
-    let not_there = view.map.iter().filter(|info| !info.is_settled(&view.members));
-    for info in not_there.take(LISTED) {
-        say!("         shard {}: {}", info.shard.as_raw(), unsettled(&info, &view));
+    outln!("shards   {}", status.readiness);
+    let unsettled_shards = view.map.iter().filter(|info| !info.is_settled(&view.members));
+    for info in unsettled_shards.take(LISTED) {
+        outln!("         shard {}: {}", info.shard.as_raw(), unsettled(&info, &view));
     }
     for quarantined in &status.quarantine {
-        say!("unreadable  {quarantined}");
+        outln!("unreadable  {quarantined}");
     }
     Ok(Exit::Done)
 }
@@ -62,10 +62,10 @@ fn unsettled(info: &ShardInfo<'_>, view: &ClusterView) -> String {
     let target = info.target.map_or("no node", NodeAddress::as_str);
     match info.current {
         Some(current) if !view.members.is_live(current) => {
-            format!("unclaimed since {} is gone, meant for {target}", current.address)
+            format!("unclaimed, its node {} is gone; target {target}", current.address)
         }
         Some(current) => format!("moving from {} to {target}", current.address),
-        None => format!("unclaimed, meant for {target}"),
+        None => format!("unclaimed; target {target}"),
     }
 }
 

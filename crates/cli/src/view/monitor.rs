@@ -1,4 +1,4 @@
-//! What is known of a run while it goes on.
+//! Counts the events of a run in this process, for the view.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,30 +12,29 @@ use shardwright_worker::connector::{SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
-use crate::say::note;
+use crate::console::errln;
 
-/// Of more things that were passed over, only their number is told.
-const PASSED_OVER_TOLD: u64 = 50;
-/// The speed is that of about so long.
-const WINDOW: Duration = Duration::from_secs(10);
+/// The number of skipped items that are reported one by one. Further ones are only counted.
+const SKIPPED_SHOWN_MAX: u64 = 50;
+/// The time over which the speed is averaged.
+const SPEED_WINDOW: Duration = Duration::from_secs(10);
+/// The time without progress after which an indivisible shard is reported.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
 
-/// So long nothing has to have been done before it is told that something takes long.
-const LONG: Duration = Duration::from_secs(10);
-
-/// How it is told what happens.
+/// The output of messages about single events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// As JSON, each event when it happens.
-    AsEvents,
-    /// As a line, when it happens.
-    AtOnce,
-    /// As a line above what is drawn, when that is drawn.
-    AboveTheRest,
+pub(crate) enum MessageOutput {
+    /// JSON events, written at once.
+    Json,
+    /// Lines on stderr, written at once.
+    Lines,
+    /// Lines above the live view, kept until the next redraw.
+    LiveView,
 }
 
-/// What is known of a run, as far as this process works on it.
-pub(crate) struct Board {
-    told: Told,
+/// The counters, worker slots and pending messages of a run in this process.
+pub(crate) struct RunMonitor {
+    output: MessageOutput,
     source: Source,
     ended: AtomicBool,
     state: Mutex<State>,
@@ -49,42 +48,43 @@ struct State {
     parked: u64,
     lost: u64,
     retries: u64,
-    passed_over: u64,
+    skipped: u64,
     slots: Vec<SlotState>,
-    /// Things to be told once, the newest last.
-    news: Vec<String>,
+    /// Messages for the next redraw, the newest last.
+    messages: Vec<String>,
     window_start: Instant,
     window_items: u64,
     items_per_second: f64,
     forecast: Forecast,
 }
 
-/// What one slot is doing.
+/// The shard of a worker slot, and its position in it.
 #[derive(Clone, Default)]
 pub(crate) struct SlotState {
     pub(crate) shard: Option<ShardId>,
     pub(crate) key: Vec<u8>,
     pub(crate) items: u64,
     pub(crate) is_paused: bool,
-    /// Since when it has been at what it is at.
-    moved_at: Option<Instant>,
-    is_long_told: bool,
+    /// The time of the last progress.
+    progress_at: Option<Instant>,
+    is_slow_reported: bool,
 }
 
 impl SlotState {
-    fn moved(&mut self, now: Instant) {
-        (self.moved_at, self.is_long_told) = (Some(now), false);
+    fn record_progress(&mut self, now: Instant) {
+        (self.progress_at, self.is_slow_reported) = (Some(now), false);
     }
 
-    /// Whether it has been at the same thing for long, and nobody was told.
-    fn is_long_news(&mut self, now: Instant) -> bool {
-        let is_long = self.moved_at.is_some_and(|at| now.saturating_duration_since(at) >= LONG);
-        is_long && !std::mem::replace(&mut self.is_long_told, true)
+    /// Whether the slot is slow and this was not reported yet. Marks it as reported.
+    fn report_slow(&mut self, now: Instant) -> bool {
+        let elapsed = self.progress_at.map(|at| now.saturating_duration_since(at));
+        let is_slow = elapsed.is_some_and(|elapsed| elapsed >= SLOW_AFTER);
+        is_slow && !std::mem::replace(&mut self.is_slow_reported, true)
     }
 }
 
-impl Board {
-    pub(crate) fn new(told: Told, source: Source) -> Self {
+impl RunMonitor {
+    pub(crate) fn new(output: MessageOutput, source: Source) -> Self {
         let now = Instant::now();
         let state = State {
             start: now,
@@ -94,15 +94,15 @@ impl Board {
             parked: 0,
             lost: 0,
             retries: 0,
-            passed_over: 0,
+            skipped: 0,
             slots: Vec::new(),
-            news: Vec::new(),
+            messages: Vec::new(),
             window_start: now,
             window_items: 0,
             items_per_second: 0.0,
             forecast: Forecast::default(),
         };
-        Self { told, source, ended: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { output, source, ended: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -117,26 +117,26 @@ impl Board {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Notes how much the whole run is.
-    pub(crate) fn expect(&self, whole: Amount) {
-        self.state().forecast = Forecast::new(whole);
+    /// Sets the size of the whole run.
+    pub(crate) fn set_total(&self, total: Amount) {
+        self.state().forecast = Forecast::new(total);
     }
 
-    /// Notes how much of the run is left now.
-    pub(crate) fn look(&self, left: Amount) {
+    /// Sets how much of the run is left now.
+    pub(crate) fn set_left(&self, left: Amount) {
         let mut state = self.state();
         let at = state.start.elapsed();
-        state.note_here();
-        state.forecast.look(at, left);
+        state.update_own();
+        state.forecast.set_left(at, left);
     }
 
-    /// One line about everything.
+    /// The progress line.
     pub(crate) fn summary(&self) -> String {
         let mut state = self.state();
         state.measure();
-        state.note_here();
+        state.update_own();
         let done = (state.forecast.items_done(), state.forecast.bytes_done());
-        let State { items, splits, parked, lost, retries, passed_over, .. } = &*state;
+        let State { items, splits, parked, lost, retries, skipped, .. } = &*state;
         let State { items_per_second, forecast, .. } = &*state;
         let elapsed = state.start.elapsed();
         let mut line = String::new();
@@ -156,7 +156,7 @@ impl Board {
             (retries, "retries"),
             (parked, "parked"),
             (lost, "lost"),
-            (passed_over, "passed over"),
+            (skipped, "skipped"),
         ] {
             if *count > 0 {
                 line.push_str(&format!(", {count} {what}"));
@@ -169,14 +169,14 @@ impl Board {
         self.state().slots.clone()
     }
 
-    /// A key as people call it.
+    /// A key as text.
     pub(crate) fn shown(&self, key: &[u8]) -> String {
         self.source.key_shown(key)
     }
 
-    /// What is to be told once.
-    pub(crate) fn take_news(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().news)
+    /// Removes and returns the pending messages.
+    pub(crate) fn take_messages(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().messages)
     }
 }
 
@@ -188,66 +188,62 @@ impl State {
             return;
         }
         let done = (self.items - self.window_items) as f64 / elapsed.as_secs_f64();
-        let weight = (elapsed.as_secs_f64() / WINDOW.as_secs_f64()).min(1.0);
+        let weight = (elapsed.as_secs_f64() / SPEED_WINDOW.as_secs_f64()).min(1.0);
         let is_first = self.window_items == 0;
         let weight = if is_first { 1.0 } else { weight };
         self.items_per_second = self.items_per_second.mul_add(1.0 - weight, done * weight);
         (self.window_start, self.window_items) = (Instant::now(), self.items);
     }
 
-    fn note_here(&mut self) {
+    fn update_own(&mut self) {
         let (items, bytes) = (Some(self.items), Some(self.bytes));
-        self.forecast.note_here(Amount { items, bytes });
+        self.forecast.set_own(Amount { items, bytes });
     }
 
     fn slot(&mut self, number: usize) -> &mut SlotState {
         if self.slots.len() <= number {
             self.slots.resize(number + 1, SlotState::default());
         }
-        // It was made long enough just now.
-        #[expect(clippy::indexing_slicing, reason = "it was made long enough just now")]
+        #[expect(clippy::indexing_slicing, reason = "the vector was resized above")]
         &mut self.slots[number]
     }
 }
 
-impl Observer for Board {
+impl Observer for RunMonitor {
     fn event(&self, number: usize, event: WorkerEvent<'_>) {
-        if self.told == Told::AsEvents
+        if self.output == MessageOutput::Json
             && let Some(value) = super::event_json(number, event)
         {
             super::emit(&value);
         }
         let mut state = self.state();
-        self.note(&mut state, number, event);
-        let news = match self.told {
-            Told::AboveTheRest => self.news(&mut state, number, event),
-            Told::AtOnce => {
-                let news = self.news(&mut state, number, event);
+        self.count(&mut state, number, event);
+        let messages = match self.output {
+            MessageOutput::LiveView => self.messages(&mut state, number, event),
+            MessageOutput::Lines => {
+                let messages = self.messages(&mut state, number, event);
                 drop(state);
-                return news.iter().for_each(|line| note!("{line}"));
+                return messages.iter().for_each(|line| errln!("{line}"));
             }
-            Told::AsEvents => return,
+            MessageOutput::Json => return,
         };
-        state.news.extend(news);
+        state.messages.extend(messages);
     }
 }
 
-impl Board {
-    /// What is to be told of an event beside what is shown all the time.
-    fn news(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) -> Vec<String> {
+impl RunMonitor {
+    /// The messages about an event, besides the counters in the summary.
+    fn messages(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) -> Vec<String> {
         let line = match event {
             WorkerEvent::Split { shard, boundary, .. } => {
                 format!("shard {:016x} was split at {}", shard.as_raw(), self.shown(boundary))
             }
-            // Whoever has nothing to do asks for a part of what is nearly done as well.
+            // Idle workers request a split even of a shard that is nearly done.
             WorkerEvent::Indivisible { key: Some(key), .. } => {
-                if !state.slot(number).is_long_news(Instant::now()) {
+                if !state.slot(number).report_slow(Instant::now()) {
                     return Vec::new();
                 }
-                format!(
-                    "what is in work up to {} takes long and cannot be divided",
-                    self.shown(key)
-                )
+                format!("slow: the items in progress up to {} cannot be split", self.shown(key))
             }
             WorkerEvent::Parked { key, detail, .. } | WorkerEvent::Failed { key, detail, .. } => {
                 let detail = detail.lines().next().unwrap_or_default();
@@ -256,42 +252,42 @@ impl Board {
             WorkerEvent::Lost { reason, shard } => {
                 format!("shard {:016x} was lost: {reason}", shard.as_raw())
             }
-            WorkerEvent::Trouble { message } => message.to_owned(),
+            WorkerEvent::Retrying { message } => message.to_owned(),
             WorkerEvent::Paused => {
                 let was_paused = state.slots.iter().any(|slot| slot.is_paused);
                 state.slot(number).is_paused = true;
                 if was_paused {
                     return Vec::new();
                 }
-                "the run is paused: `shardwright resume` lets it go on".to_owned()
+                "the run is paused; `shardwright resume` resumes it".to_owned()
             }
-            WorkerEvent::Skipped { reports } => return self.told_skipped(state, reports),
+            WorkerEvent::Skipped { reports } => return self.skip_messages(state, reports),
             _ => return Vec::new(),
         };
         vec![line]
     }
 
-    /// What was passed over and somebody might miss, as long as it is not too much to tell.
-    fn told_skipped(&self, state: &mut State, skipped: &SkipReports) -> Vec<String> {
-        let told = |report: &SkipReport| {
+    /// Counts skipped items, and returns a message for each of the first ones except links.
+    fn skip_messages(&self, state: &mut State, reports: &SkipReports) -> Vec<String> {
+        let message = |report: &SkipReport| {
             let why = Why::of(report.reason)?;
-            state.passed_over += 1;
-            let is_told = state.passed_over <= PASSED_OVER_TOLD && why != Why::Symlink;
+            state.skipped += 1;
+            let is_shown = state.skipped <= SKIPPED_SHOWN_MAX && why != Why::Symlink;
             let reason = report.detail.as_deref().unwrap_or(why.word());
-            is_told.then(|| format!("passed over: {}: {reason}", self.shown(&report.key)))
+            is_shown.then(|| format!("skipped: {}: {reason}", self.shown(&report.key)))
         };
-        let news = skipped.kept().iter().filter_map(told).collect();
-        state.passed_over += skipped.more();
-        news
+        let messages = reports.kept().iter().filter_map(message).collect();
+        state.skipped += reports.more();
+        messages
     }
 
     /// Counts an event.
-    fn note(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) {
+    fn count(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) {
         match event {
             WorkerEvent::Claimed { shard, after, start, .. } => {
                 let slot = state.slot(number);
                 (slot.shard, slot.items, slot.is_paused) = (Some(shard), 0, false);
-                slot.moved(Instant::now());
+                slot.record_progress(Instant::now());
                 after.unwrap_or(start).clone_into(&mut slot.key);
             }
             WorkerEvent::Done { key, bytes, retries, .. } => {
@@ -300,7 +296,7 @@ impl Board {
                 state.retries += u64::from(retries);
                 let slot = state.slot(number);
                 slot.items += 1;
-                slot.moved(Instant::now());
+                slot.record_progress(Instant::now());
                 key.clone_into(&mut slot.key);
             }
             WorkerEvent::Split { .. } => state.splits += 1,
@@ -326,55 +322,58 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn board(told: Told) -> Board {
-        Board::new(told, Source::Objects { url: "s3://bucket".to_owned() })
+    fn monitor(output: MessageOutput) -> RunMonitor {
+        RunMonitor::new(output, Source::Objects { url: "s3://bucket".into() })
     }
 
     #[test]
-    fn news_wait_only_where_somebody_draws_them() {
-        for (told, waiting) in [(Told::AsEvents, 0), (Told::AtOnce, 0), (Told::AboveTheRest, 3)] {
-            let board = board(told);
+    fn only_the_live_view_keeps_messages() {
+        for (output, kept) in
+            [(MessageOutput::Json, 0), (MessageOutput::Lines, 0), (MessageOutput::LiveView, 3)]
+        {
+            let monitor = monitor(output);
             for _ in 0..3 {
-                board.event(0, WorkerEvent::Trouble { message: "the store does not answer" });
+                monitor.event(0, WorkerEvent::Retrying { message: "the store does not answer" });
             }
-            assert_eq!(board.take_news().len(), waiting, "{told:?}");
+            assert_eq!(monitor.take_messages().len(), kept, "{output:?}");
         }
     }
 
     #[test]
-    fn that_something_takes_long_is_told_when_it_has_and_once() {
+    fn slow_slot_is_reported_once_until_it_progresses() {
         let (mut slot, start) = (SlotState::default(), Instant::now());
-        assert!(!slot.is_long_news(start));
-        slot.moved(start);
-        let told =
-            |slot: &mut SlotState, seconds| slot.is_long_news(start + Duration::from_secs(seconds));
-        assert_eq!([9, 10, 11].map(|seconds| told(&mut slot, seconds)), [false, true, false]);
-        slot.moved(start + Duration::from_secs(12));
-        assert_eq!([21, 22, 23].map(|seconds| told(&mut slot, seconds)), [false, true, false]);
+        assert!(!slot.report_slow(start));
+        slot.record_progress(start);
+        let report =
+            |slot: &mut SlotState, seconds| slot.report_slow(start + Duration::from_secs(seconds));
+        assert_eq!([9, 10, 11].map(|seconds| report(&mut slot, seconds)), [false, true, false]);
+        slot.record_progress(start + Duration::from_secs(12));
+        assert_eq!([21, 22, 23].map(|seconds| report(&mut slot, seconds)), [false, true, false]);
     }
 
     #[test]
-    fn what_cannot_be_divided_and_is_quick_is_not_told() {
-        let board = board(Told::AboveTheRest);
+    fn indivisible_shard_is_not_reported_while_it_is_fast() {
+        let monitor = monitor(MessageOutput::LiveView);
         let (shard, fence) = (ShardId::from_raw(1), shardwright_contracts::FenceEpoch::INITIAL);
-        board.event(0, WorkerEvent::Claimed { shard, fence, start: b"a", end: b"b", after: None });
-        board.event(0, WorkerEvent::Indivisible { shard, key: Some(b"a1") });
-        assert!(board.take_news().is_empty());
+        let claimed = WorkerEvent::Claimed { shard, fence, start: b"a", end: b"b", after: None };
+        monitor.event(0, claimed);
+        monitor.event(0, WorkerEvent::Indivisible { shard, key: Some(b"a1") });
+        assert!(monitor.take_messages().is_empty());
     }
 
     #[test]
-    fn a_pause_is_told_once_until_the_run_goes_on() {
-        let board = board(Told::AboveTheRest);
+    fn pause_is_reported_once_until_the_run_resumes() {
+        let monitor = monitor(MessageOutput::LiveView);
         let pause = |slots: std::ops::Range<usize>| {
-            slots.for_each(|slot| board.event(slot, WorkerEvent::Paused));
-            board.take_news().len()
+            slots.for_each(|slot| monitor.event(slot, WorkerEvent::Paused));
+            monitor.take_messages().len()
         };
         assert_eq!((pause(0..3), pause(0..3)), (1, 0));
         for slot in 0..3 {
             let (shard, fence) = (ShardId::from_raw(1), shardwright_contracts::FenceEpoch::INITIAL);
             let claimed =
                 WorkerEvent::Claimed { shard, fence, start: b"a", end: b"b", after: None };
-            board.event(slot, claimed);
+            monitor.event(slot, claimed);
         }
         assert_eq!(pause(0..3), 1);
     }

@@ -1,0 +1,133 @@
+//! Files that the program did not create, and permissions of those that it does.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Site, wait_until};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn report_is_written_into_a_pipe() {
+    let site = Site::with_files(2);
+    let pipe = site.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut scan = site.start(&["scan", "data", "--format", "sarif", "--report", "pipe"]);
+    // Opening waits for the scan, which opens the pipe once, to write its report.
+    let mut report = String::new();
+    fs::File::open(&pipe).unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(scan.wait().unwrap().code(), Some(0));
+    assert!(report.contains("sarif"), "{report}");
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn report_follows_a_link_and_keeps_it() {
+    let site = Site::with_files(2);
+    for target in ["there", "missing"] {
+        let (link, target) = (site.path(&format!("to-{target}")), site.path(target));
+        if target.ends_with("there") {
+            fs::write(&target, "old").unwrap();
+        }
+        symlink(&target, &link).unwrap();
+        let report = ["scan", "data", "--format", "sarif", "--report", link.to_str().unwrap()];
+        site.expect(0, &report);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read_to_string(&target).unwrap().contains("sarif"));
+    }
+}
+
+#[test]
+fn report_replaces_no_socket() {
+    let site = Site::with_files(1);
+    let path = site.path("socket");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let shown = site.expect(2, &["scan", "data", "--report", "socket"]);
+    assert!(shown.contains("is a socket"), "{shown}");
+    assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+    assert!(!site.path(".shardwright").exists());
+}
+
+#[test]
+fn refused_run_creates_nothing() {
+    let site = Site::with_files(2);
+    let before = fs::read_dir(site.path("data")).unwrap().count();
+    let data = site.path("data").display().to_string();
+    let url = format!("file://{data}");
+    for command in [
+        &["run", "data", "--store", "file:data", "--", "cat", "{}"][..],
+        &["run", "data/00", "--store", "file:data", "--", "cat", "{}"],
+        &["run", &url, "--store", "file:data/state", "--", "cat", "{}"],
+        &["run", &url, "--out", "data/out", "--", "cat", "{}"],
+        &["run", "missing", "--", "cat", "{}"],
+        &["run", "--lines", "missing", "--", "cat", "{}"],
+        &["run", "ftp://host/x", "--", "cat", "{}"],
+        &["scan", "data", "--store", "file:data"],
+        // A store that does not exist is not created to be read.
+        &["runs", "--store", "file:data"],
+        &["gc", "--store", "file:data"],
+    ] {
+        site.expect(2, command);
+        assert_eq!(fs::read_dir(site.path("data")).unwrap().count(), before, "{command:?}");
+        assert!(!site.path(".shardwright").exists(), "{command:?}");
+    }
+}
+
+#[test]
+fn empty_state_file_is_damage() {
+    let site = Site::with_files(1);
+    site.expect(0, &["run", "data", "--run", "one", "--", "cat", "{}"]);
+    fs::write(site.path(".shardwright/state.db"), "").unwrap();
+    for command in [&["runs"][..], &["run", "data", "--run", "one", "--", "cat", "{}"]] {
+        let shown = site.expect(2, command);
+        assert!(shown.contains("is damaged: it is empty"), "{shown}");
+    }
+}
+
+#[test]
+fn state_is_closed_to_other_users() {
+    let site = Site::with_files(3);
+    let run = ["--store", "file:above/state", "run", "data", "--run", "one", "--", "sleep", "60"];
+    let mut child = site.start(&run);
+    let state = site.path("above/state");
+    wait_until(|| state.join("runs/one/segments").exists());
+    assert_eq!((mode(&state), mode(&state.join("locks"))), (0o700, 0o700));
+    assert_ne!(mode(&site.path("above")), 0o700);
+    for folder in [state.clone(), state.join("locks")] {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                assert_eq!(mode(&entry.path()), 0o600, "{:?}", entry.path());
+            }
+        }
+    }
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn results_that_show_secrets_are_closed_to_other_users() {
+    let site = Site::with_files(3);
+    let scan = ["scan", "data", "--out", "out", "--report", "report", "--show-secrets"];
+    site.expect(0, &scan);
+    let mut folders = vec![site.path("out")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            files += 1;
+            assert_eq!(mode(&entry.path()) & !0o640, 0, "{:?}", entry.path());
+        }
+    }
+    assert!(files > 3, "{files}");
+    assert_eq!(mode(&site.path("report")) & !0o640, 0);
+}
