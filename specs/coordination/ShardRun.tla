@@ -1,39 +1,38 @@
 ------------------------------- MODULE ShardRun -------------------------------
 (*****************************************************************************)
-(* One run of Shardwright: shards of a small keyspace that workers lease,    *)
-(* advance, split, park and finish, and the rules by which the coordinator   *)
-(* accepts or refuses what they send.                                        *)
+(* One run of Shardwright. Workers lease, advance, split, park and           *)
+(* complete shards of a small keyspace. The coordinator accepts or refuses   *)
+(* their requests.                                                           *)
 (*                                                                           *)
-(* Three choices keep the state space small without leaving behaviours out:  *)
+(* Three choices keep the state space small and cover all behaviours:        *)
 (*                                                                           *)
-(* - Time is relative. A lease stores how many ticks its deadline lies       *)
-(*   ahead; `now >= deadline` reads `left <= 0`, and no clock needs a bound. *)
-(* - A request is no object that travels. Any worker may present any         *)
-(*   request under any fence up to the current one at any moment, which      *)
-(*   contains all that a paused worker may still send, whatever arrives      *)
-(*   late, twice or out of order, and what only a forger could send.         *)
-(* - An op id is remembered only where the coordinator remembers it. A retry *)
-(*   that comes after its entry was evicted is one more fresh request, which *)
-(*   is just what the coordinator takes it for.                              *)
+(* - Time is relative. A lease stores the ticks until its deadline.          *)
+(*   `now >= deadline` is `left <= 0`, and the clock needs no bound.         *)
+(* - Requests are not messages. Any worker may present any request under     *)
+(*   any fence up to the current one at any time. This covers late,          *)
+(*   duplicate and reordered requests of a paused worker, and forged ones.   *)
+(* - An op id is stored only where the coordinator stores it. A retry        *)
+(*   after the eviction of its entry is a new request, as it is for the      *)
+(*   coordinator.                                                            *)
 (*****************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
-  Workers,        \* who may lease; interchangeable
+  Workers,        \* workers that may hold leases; interchangeable
   NoWorker,       \* owner of an unleased shard
   NumKeys,        \* the manifest is one root shard over the keys 0 .. NumKeys-1
   MaxShards,      \* the root and all shards derived from it
-  LeaseTicks,     \* how far ahead a granted or renewed deadline lies
+  LeaseTicks,     \* ticks until the deadline of a granted or renewed lease
   LogCapacity,    \* entries that a shard's op log can hold
-  FenceCap,       \* where fences stop counting; out of reach unless behaviours must not end
-  KeepHistory     \* FALSE: record neither who wrote nor what the last step was
+  FenceCap,       \* where fences saturate; reached only if behaviours must not end
+  KeepHistory     \* FALSE: record neither writers nor the last step
 
 VARIABLES
   run,            \* [status, paused]
-  shard,          \* slot -> record; a slot that is not in use has status "absent"
+  shard,          \* slot -> record; an unused slot has status "absent"
   wrote,          \* history: slot -> workers whose write was accepted under its fence
-  processed,      \* history: keys that an accepted writer said it is done with
-  step            \* history: what the last step was; no part of the view
+  processed,      \* history: keys that an accepted writer reported as done
+  step            \* history: the last step; not part of the view
 
 vars == <<run, shard, wrote, processed, step>>
 core == <<run, shard, wrote, processed>>
@@ -43,7 +42,7 @@ NoKey == -1
 Slots == 1 .. MaxShards
 Root  == 1
 NoOp  == 0
-\* Enough that one is free whatever the log and the residuals of a shard remember.
+\* Enough that one id is unused, whatever the log and the residuals of a shard contain.
 OpIds == 1 .. (LogCapacity + MaxShards)
 
 NoStep == [tag |-> "none", slot |-> 0, worker |-> NoWorker, fence |-> 0, op |-> NoOp]
@@ -69,14 +68,14 @@ Init ==
 -------------------------------------------------------------------------------
 (* Requests and the op log *)
 
-\* A request is an op id with what it asks for: the payload is kind and argument.
+\* A request is an op id and a payload: kind and argument.
 Ask(op, kind, arg) == [op |-> op, kind |-> kind, arg |-> arg]
 
 LoggedOps(s) == {shard[s].log[i].op : i \in DOMAIN shard[s].log}
 Residuals(s) == {t \in Existing : shard[t].parent = s /\ shard[t].origin = "residual"}
 BornOps(s)   == {shard[t].born : t \in Residuals(s)}
 
-\* Any unused id is as good as any other, so one of them stands for all.
+\* Unused ids are interchangeable, so one represents all.
 UnusedOp(s) ==
   LET unused == OpIds \ (LoggedOps(s) \union BornOps(s))
   IN  CHOOSE o \in unused : \A p \in unused : o <= p
@@ -85,9 +84,9 @@ Logged(s, r) ==
   LET longer == Append(shard[s].log, r)
   IN  IF Len(longer) > LogCapacity THEN Tail(longer) ELSE longer
 
-\* What is remembered of the op id: "replayed", "conflict", or "new" when it is not known.
-\* A residual split is also recognised by the shard it made, since its parent goes on working
-\* and its entry may be evicted.
+\* Looks up an op id: "replayed", "conflict", or "new" if it is not known. A residual split is
+\* also recognised by the shard that it created: its parent stays active, so its entry may be
+\* evicted.
 Remembered(s, r) ==
   IF r.op \in LoggedOps(s)
   THEN IF \E i \in DOMAIN shard[s].log : shard[s].log[i] = r THEN "replayed" ELSE "conflict"
@@ -101,7 +100,7 @@ Remembered(s, r) ==
 
 Expired(s) == shard[s].left <= 0
 
-\* What becomes of anything that worker w presents under fence f, if the op log has no answer.
+\* The answer to any request of worker w under fence f, if the op log has none.
 LeaseAnswer(w, s, f) ==
   IF run.status # "Active" THEN "run ended"
   ELSE IF shard[s].status # "Active" THEN "terminal"
@@ -134,7 +133,7 @@ Answer(s, r, lease) ==
       ELSE "accepted"
 
 -------------------------------------------------------------------------------
-(* What an accepted request makes of the shards; `kept` is the record with its new log *)
+(* Effects of accepted requests on shards; `kept` is the record with its new log *)
 
 Unleased(record) == [record EXCEPT !.owner = NoWorker, !.left = 0]
 
@@ -150,10 +149,10 @@ Park(s, kept) ==
 Release(s, kept) ==
   [shard EXCEPT ![s] = Unleased(kept)]
 
-\* Derived shards take the next slots; real ids follow from parent, op id and place.
+\* Derived shards use the next slots. Real ids are derived from parent, op id and index.
 NextSlot == Cardinality(Existing) + 1
 
-\* The parent retires; what it had done goes to the first child.
+\* The parent retires. The first child gets its cursor.
 SplitReplace(s, kept, boundary) ==
   LET first  == [Fresh(kept.lo, boundary, s, "child", NoOp) EXCEPT !.cursor = kept.cursor]
       second == Fresh(boundary, kept.hi, s, "child", NoOp)
@@ -176,7 +175,7 @@ After(s, r) ==
         [] r.kind = "replace"    -> SplitReplace(s, kept, r.arg)
         [] r.kind = "residual"   -> SplitResidual(s, kept, r.arg, r.op)
 
-\* The keys that a request reports as done beyond those reported before.
+\* The keys that a request reports as done, without those reported before.
 Reported(s, r) ==
   CASE r.kind = "checkpoint" -> {k \in Range(s) : shard[s].cursor < k /\ k <= r.arg}
     [] r.kind = "complete"   -> {k \in Range(s) : shard[s].cursor < k}
@@ -190,7 +189,7 @@ Label(tag, s, w, f, op) ==
 
 NewFence(f) == IF f >= FenceCap THEN f ELSE f + 1
 
-\* The history of writers begins anew with every fence.
+\* Every new fence clears the history of writers.
 WroteUnderNewFence(s) == [wrote EXCEPT ![s] = IF shard'[s].fence = shard[s].fence THEN @ ELSE {}]
 
 Acquire(w, s) ==
@@ -205,7 +204,7 @@ Acquire(w, s) ==
   /\ step' = Label("acquire", s, w, 0, NoOp)
   /\ UNCHANGED <<run, processed>>
 
-\* Leases that a worker may have a copy of. All stale fences are alike: the newest will do.
+\* Fences that a worker may present. Stale fences are interchangeable, so the newest represents all.
 FencesToTry(s) == {f \in {shard[s].fence - 1, shard[s].fence} : f >= 1}
 
 Renew(w, s) ==
@@ -215,15 +214,15 @@ Renew(w, s) ==
     /\ step' = Label("renew", s, w, f, NoOp)
     /\ UNCHANGED <<run, wrote, processed>>
 
-\* What a worker may want. One key beyond the keyspace is tried, too, so that the bounds have
-\* something to refuse; a shard is completed at its last key, or without one if it seemed empty.
+\* Requests that a worker may send. One key is beyond the keyspace, so that the bounds have
+\* something to refuse. A shard is completed at its last key, or without a key if it seemed empty.
 Wishes(s, op) ==
   {Ask(op, "checkpoint", k) : k \in 0 .. NumKeys}
     \union {Ask(op, "complete", k) : k \in {NoKey, shard[s].hi - 1}}
     \union {Ask(op, kind, NoKey) : kind \in {"park", "release"}}
     \union {Ask(op, kind, k) : kind \in {"replace", "residual"}, k \in Keys}
 
-\* Other requests under an op id that is remembered: a mistake of the sender.
+\* Other requests under a known op id: an error of the sender.
 Borrowed(s) ==
   {Ask(op, kind, NoKey) : op \in LoggedOps(s), kind \in {"park", "release"}}
     \union {Ask(op, "residual", k) : op \in BornOps(s), k \in Keys}
@@ -234,8 +233,8 @@ Accept(w, s, r) ==
   /\ processed' = processed \union Reported(s, r)
   /\ run' = run
 
-\* One request under a lease. What is refused changes nothing and is no step, so a lease that
-\* can only be refused needs no list of requests.
+\* One request under a lease. A refusal changes nothing and is no step, so no requests are
+\* enumerated for a lease that is always refused.
 Send(w, s) ==
   \E f \in FencesToTry(s) :
     LET lease == LeaseAnswer(w, s, f)
@@ -245,12 +244,12 @@ Send(w, s) ==
              /\ Accept(w, s, r)
              /\ step' = Label(r.kind, s, w, f, r.op)
 
-\* What may be sent again: all that is logged, and the residual splits that still show.
+\* Requests that may be retried: all logged ones, and residual splits with an existing shard.
 Retries(s) ==
   {shard[s].log[i] : i \in DOMAIN shard[s].log}
     \union {Ask(shard[t].born, "residual", shard[t].lo) : t \in Residuals(s)}
 
-\* A request that was accepted before arrives once more, under a lease that is worth nothing now.
+\* An accepted request arrives again, under a lease that is no longer valid.
 Retry(s) ==
   \E r \in Retries(s) :
     /\ Answer(s, r, "stale fence") = "replayed"
@@ -285,7 +284,7 @@ SetRun(tag, status, paused) ==
 
 RunIsActive == run.status = "Active"
 
-\* Pause is a flag of an active run; a run that has ended is not paused.
+\* Pause is a flag of an active run. An ended run is not paused.
 Pause  == RunIsActive /\ ~run.paused /\ SetRun("pause", "Active", TRUE)
 Resume == RunIsActive /\ run.paused /\ SetRun("resume", "Active", FALSE)
 
@@ -295,7 +294,7 @@ CompleteRun == RunIsActive /\ AllSettled /\ SetRun("complete run", "Done", FALSE
 FailRun     == RunIsActive /\ SetRun("fail run", "Failed", FALSE)
 CancelRun   == RunIsActive /\ SetRun("cancel run", "Cancelled", FALSE)
 
-\* Every deadline comes one tick nearer; a deadline that has passed stays passed.
+\* Every deadline gets one tick closer. An expired lease stays expired.
 Tick ==
   /\ \E s \in Slots : shard[s].left > 0
   /\ shard' = [s \in Slots |->
@@ -319,7 +318,7 @@ Spec == Init /\ [][Next]_vars
 -------------------------------------------------------------------------------
 (* Properties of every state *)
 
-\* Every variable has the shape that the rest of this module takes for granted.
+\* Every variable has the type that the rest of this module assumes.
 TypeOK ==
   /\ run \in [status : {"Active", "Done", "Failed", "Cancelled"}, paused : BOOLEAN]
   /\ DOMAIN shard = Slots
@@ -346,7 +345,7 @@ Holds(w, s, f) ==
   /\ run.status = "Active" /\ shard[s].status = "Active"
   /\ shard[s].fence = f /\ shard[s].left > 0 /\ shard[s].owner = w
 
-\* Parking is never invalid, so its answer tells what the guard thinks of the lease.
+\* The payload of a park is always valid, so its answer shows the guard's decision about the lease.
 AnswerToPark(w, s, f) == Answer(s, Ask(UnusedOp(s), "park", NoKey), LeaseAnswer(w, s, f))
 
 \* A write that is not from the owner, under the current fence and before the deadline, is refused.
@@ -354,18 +353,18 @@ ZombiesRefused ==
   \A s \in Existing, w \in Workers : \A f \in FencesToTry(s) :
     AnswerToPark(w, s, f) = "accepted" => Holds(w, s, f)
 
-\* The holder is heard for as long as its lease lasts, also in a run that is paused.
+\* The holder's requests are accepted while its lease lasts, also in a paused run.
 HolderHeard ==
   \A s \in Existing, w \in Workers : \A f \in FencesToTry(s) :
     Holds(w, s, f) => AnswerToPark(w, s, f) = "accepted"
 
-\* A shard that is done, split or parked, and a slot not in use, has neither owner nor deadline.
+\* A done, split or parked shard and an unused slot have neither owner nor deadline.
 OnlyActiveShardsAreLeased ==
   \A s \in Slots :
     /\ shard[s].status # "Active" => shard[s].owner = NoWorker
     /\ shard[s].owner = NoWorker => shard[s].left = 0
 
-\* The shards that were not replaced cover every key of the manifest, and no key twice.
+\* The shards that were not replaced cover every key of the manifest exactly once.
 LeavesTile ==
   /\ \A k \in Keys : Cardinality({s \in Leaves : k \in Range(s)}) = 1
   /\ \A s \in Existing : Range(s) # {} /\ Range(s) \subseteq Keys
@@ -373,30 +372,30 @@ LeavesTile ==
 \* A cursor is absent or lies within the range of its shard.
 CursorInBounds == \A s \in Existing : shard[s].cursor = NoKey \/ shard[s].cursor \in Range(s)
 
-\* A cursor never claims a key that no accepted writer has reported.
-CursorTellsTheTruth ==
+\* Every key up to a cursor was reported by an accepted writer.
+CursorMatchesWork ==
   \A s \in Existing : \A k \in Range(s) : k <= shard[s].cursor => k \in processed
 
-\* An op log holds no more than its capacity, and no op id twice.
+\* An op log never exceeds its capacity and has no duplicate op id.
 LogBoundedAndUnique ==
   \A s \in Slots :
     /\ Len(shard[s].log) <= LogCapacity
     /\ Cardinality(LoggedOps(s)) = Len(shard[s].log)
 
-\* A retry of anything still in the log, and of any residual split, gets its answer again: from
-\* whichever worker, under any fence, after expiry, after the shard's end and after the run's.
+\* A retry of a logged request, and of any residual split, gets the same answer: from any worker,
+\* under any fence, after expiry, and after the end of the shard and the run.
 RetryAnswered ==
   \A s \in Existing : \A r \in Retries(s) :
     IF r.kind = "unpark" THEN UnparkAnswer(s, r) = "replayed"
     ELSE \A w \in Workers, f \in FencesToTry(s) :
            Answer(s, r, LeaseAnswer(w, s, f)) = "replayed"
 
-\* One op id makes at most one residual of a shard, also after its log entry is gone.
+\* One op id creates at most one residual of a shard, also after its log entry was evicted.
 OneResidualPerOp ==
   \A s \in Existing : \A t, u \in Residuals(s) : shard[t].born = shard[u].born => t = u
 
-\* When a run is done, each of its shards is done or split, and each key was reported by a writer
-\* that was accepted; a done shard alone vouches for the keys of its range.
+\* When a run is done, each of its shards is done or split, and each key was reported by an
+\* accepted writer. When a shard is done, each key of its range was reported.
 DoneMeansProcessed ==
   /\ run.status = "Done" => AllSettled /\ processed = Keys
   /\ \A s \in Existing : shard[s].status = "Done" => Range(s) \subseteq processed
@@ -409,22 +408,22 @@ Work(r)        == <<r.lo, r.hi, r.cursor, r.status, r.log>>
 Holder(s)      == step'.slot = s /\ Holds(step'.worker, s, step'.fence)
 IsUnpark(s)    == step'.tag = "unpark" /\ step'.slot = s /\ shard[s].status = "Parked"
 
-\* What a shard has done changes, and its deadline moves away, only by a request of its holder;
-\* unparking and a new grant are the exceptions.
+\* A shard's progress changes, and its deadline is extended, only by a request of its holder. The
+\* exceptions are unpark and a new grant.
 OnlyTheHolderWrites ==
   [][ \A s \in Slots : Before(s) =>
         /\ Work(shard'[s]) # Work(shard[s]) => Holder(s) \/ IsUnpark(s)
         /\ shard'[s].left > shard[s].left => Holder(s) \/ step'.tag = "acquire"
         /\ processed' # processed => \E t \in Existing : Holder(t) ]_vars
 
-\* Fences never fall, and each grant and each unparking raises the shard's fence.
+\* Fences never fall. Each grant and each unpark raises the shard's fence.
 FencesRise ==
   [][ \A s \in Slots :
         /\ shard'[s].fence >= shard[s].fence
         /\ (step'.tag \in {"acquire", "unpark"} /\ step'.slot = s)
              => shard'[s].fence > shard[s].fence ]_vars
 
-\* A lease that has not expired is not given to anybody, not even once more to its owner.
+\* A live lease is not granted again, also not to its owner.
 LiveLeasesStand ==
   [][ \A s \in Slots : step'.tag = "acquire" /\ step'.slot = s =>
         shard[s].owner = NoWorker \/ shard[s].left = 0 ]_vars
@@ -434,15 +433,15 @@ PausedGrantsNothing ==
   [][ run.paused => \A s \in Slots : shard'[s].owner \in {NoWorker, shard[s].owner}
                                      /\ step'.tag # "acquire" ]_vars
 
-\* A shard that is done or split never changes again; a parked one only by being unparked.
+\* A done or split shard never changes. A parked shard changes only by unpark.
 TerminalStaysTerminal ==
   [][ \A s \in Slots :
         /\ shard[s].status \in {"Done", "Split"} => shard'[s] = shard[s]
         /\ shard[s].status = "Parked" =>
              shard'[s] = shard[s] \/ (IsUnpark(s) /\ shard'[s].status = "Active") ]_vars
 
-\* A split happens in one step: the new shards are there, active, unleased and empty-handed, at
-\* the moment when the parent retires or shrinks, and together they hold just what it held.
+\* A split is one step. The new shards appear active, unleased and with empty logs in the step in
+\* which the parent retires or shrinks. Together they cover exactly its range.
 SplitsAreAtomic ==
   [][ LET born == {s \in Slots : ~Before(s) /\ shard'[s].status # "absent"}
           Span(r) == r.lo .. (r.hi - 1)
@@ -460,17 +459,17 @@ SplitsAreAtomic ==
                      /\ \A s, t \in heirs : s # t => Span(shard'[s]) \intersect Span(shard'[t]) = {}
                      /\ \A s \in Slots \ (born \union {p}) : shard'[s] = shard[s] ]_vars
 
-\* A cursor never goes back, whoever holds the shard.
+\* A cursor never goes back, under any holder.
 CursorForward ==
   [][ \A s \in Slots : Before(s) => shard'[s].cursor >= shard[s].cursor ]_vars
 
-\* While an op id is in a shard's log, a request that carries it changes nothing: not as a replay,
-\* and not as another request that borrows the id.
+\* While an op id is in a shard's log, a request with this id changes nothing: neither a replay nor
+\* another request that reuses the id.
 OneEffectPerOp ==
   [][ step'.slot \in Slots =>
         (step'.op \in LoggedOps(step'.slot) => UNCHANGED core) ]_vars
 
-\* What was accepted becomes the newest entry of the log, and only the oldest gives way to it.
+\* An accepted request becomes the newest log entry. Only the oldest entry is evicted for it.
 LogKeepsTheNewest ==
   [][ \A s \in Slots :
         LET old      == shard[s].log
@@ -481,12 +480,12 @@ LogKeepsTheNewest ==
                  /\ SubSeq(new, 1, Len(new) - 1)
                       = IF Len(old) < LogCapacity THEN old ELSE Tail(old) ]_vars
 
-\* Whoever releases, parks, completes or replaces a shard gives it back in the same step.
+\* Release, park, complete and replace end the lease in the same step.
 GivenBackAtOnce ==
   [][ step'.tag \in {"release", "park", "complete", "replace"} =>
         shard'[step'.slot].owner = NoWorker ]_vars
 
-\* A run that has ended stays as it is, and so do all its shards; only the clock goes on.
+\* An ended run and its shards do not change. Only the clock continues.
 RunEndIsFinal ==
   [][ run.status # "Active" =>
         /\ run' = run

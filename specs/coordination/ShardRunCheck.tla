@@ -1,20 +1,20 @@
 ----------------------------- MODULE ShardRunCheck -----------------------------
 (*****************************************************************************)
-(* What TLC needs beside the specification: which states count as the same,  *)
-(* where to stop, and proof that no rule holds only because nothing happens. *)
+(* Definitions for TLC: which states are equal, where to stop, and which     *)
+(* situations must occur, so that no property holds vacuously.               *)
 (*****************************************************************************)
 EXTENDS ShardRun, TLC
 
 CONSTANTS
-  MaxGrants       \* fences of all shards together
+  MaxGrants       \* upper bound on the sum of all fences
 
 Symmetry == Permutations(Workers)
 
-\* The entry's place in the log is all that an op id means, so ids are replaced by places.
+\* Only the position of its log entry matters of an op id, so positions replace ids.
 PlaceOf(s, op) ==
   IF op \in LoggedOps(s) THEN CHOOSE i \in DOMAIN shard[s].log : shard[s].log[i].op = op ELSE 0
 
-\* Once the run has ended, time and the way in which it ended make no difference any more.
+\* After the end of the run, time and the kind of failure do not matter.
 ViewOf(s) ==
   LET r == shard[s] IN
   <<r.lo, r.hi, r.cursor, r.status, r.owner, IF RunIsActive THEN r.left ELSE 0, r.fence,
@@ -31,11 +31,11 @@ FenceSum(s) == IF s = 0 THEN 0 ELSE shard[s].fence + FenceSum(s - 1)
 Bounded == FenceSum(MaxShards) <= MaxGrants
 
 -------------------------------------------------------------------------------
-(* Each name below must come true somewhere, or a property may hold for want of a case: its     *)
-(* negation must be violated. To learn that of all of them in one run, TLC prints a name when   *)
-(* it first comes true, and the caller compares what was printed with what was wanted.          *)
+(* Each situation below must occur, or a property could hold vacuously: its negation must be    *)
+(* violated. To check all of them in one search, TLC prints a name when its situation first     *)
+(* occurs. The caller compares the printed names with the wanted ones.                          *)
 
-\* What a step can be.
+\* Kinds of steps.
 StepWitnesses ==
   << "acquire", "renew", "checkpoint", "complete", "park", "release", "replace", "residual",
      "unpark", "replay", "pause", "resume", "complete run", "fail run", "cancel run", "tick",
@@ -60,7 +60,7 @@ StepHappens(name) ==
     [] name = "replay after eviction" -> step'.tag = "replay" /\ step'.op \notin LoggedOps(s)
     [] OTHER -> step'.tag = name
 
-\* What a state can offer: each reason to refuse a request, and situations worth reaching.
+\* Kinds of states: each reason to refuse a request, and other situations.
 StateWitnesses ==
   << "conflict", "run ended", "terminal", "stale fence", "expired", "not the owner", "invalid",
      "stale fence of the owner itself", "late by nothing", "parked and nothing else left",
@@ -86,8 +86,8 @@ StateHappens(name) ==
                                 /\ shard[s].owner # shard[t].owner
     [] OTHER -> Refused(name)
 
-\* Register 100 counts the steps seen and 200 the states, 101, 102, … and 201, 202, … say which;
-\* each worker of TLC has its own.
+\* Register 100 counts the steps seen and 200 the states. Registers 101, 102, … and 201, 202, …
+\* record which. Each worker of TLC has its own registers.
 ASSUME \A i \in 100 .. 300 : TLCSet(i, IF i \in {100, 200} THEN 0 ELSE FALSE)
 
 Note(count, i, name) ==

@@ -1,18 +1,18 @@
 --------------------------- MODULE ShardRunLiveness ---------------------------
 (*****************************************************************************)
-(* What must happen in a run, not only what must not. Workers may crash for  *)
-(* good, and everything that the specification allows may go on for ever;    *)
-(* from a moment on that nobody foresees, nothing new goes wrong.            *)
+(* Liveness: what must happen in a run. Workers may crash for good, and      *)
+(* every step of the specification may be repeated forever. From some        *)
+(* unknown step on, the run is healed: nothing new goes wrong.               *)
 (*                                                                           *)
-(* The clock ticks for ever here as well, since deadlines are relative, and  *)
-(* fences saturate, since nothing remembers a fence that is not current. So  *)
-(* no bound cuts a behaviour short, and no property holds because of one.    *)
+(* The clock ticks forever, because deadlines are relative. Fences           *)
+(* saturate, because no state depends on a fence that is not current. So no  *)
+(* bound cuts a behaviour short, and no property holds because of a bound.   *)
 (*****************************************************************************)
 EXTENDS ShardRun
 
 VARIABLES
   up,             \* workers that have not crashed; at least one stays
-  healed          \* whether the trouble is over
+  healed          \* whether crashes and interference have ended
 
 all == <<run, shard, wrote, processed, step, up, healed>>
 
@@ -26,7 +26,7 @@ Crash(w) == ~healed /\ up # {w} /\ up' = up \ {w} /\ UNCHANGED <<vars, healed>>
 
 Heal == ~healed /\ healed' = TRUE /\ UNCHANGED <<vars, up>>
 
-\* The next key if there is one, else the end of the shard, by whoever holds it.
+\* The holder's next request: a checkpoint at the next key, or completion after the last.
 NextWish(s) ==
   LET last == shard[s].hi - 1
       next == IF shard[s].cursor = NoKey THEN shard[s].lo ELSE shard[s].cursor + 1
@@ -48,7 +48,7 @@ Extend == (\E w \in up, s \in Existing : Renew(w, s)) /\ UNCHANGED World
 
 Clock == Tick /\ UNCHANGED World
 
-\* Operators of a healed run unpark what is parked, resume and end it, and do nothing else.
+\* Operators of a healed run unpark shards, resume the run and end it. They do nothing else.
 Repair == healed /\ ((\E s \in Existing : Unpark(s)) \/ Resume) /\ UNCHANGED World
 
 End == healed /\ CompleteRun /\ UNCHANGED World
@@ -64,9 +64,9 @@ NextAll ==
   \/ Repair
   \/ End
 
-\* Somebody asks for a free shard sooner or later, time passes, operators do their duty, and who
-\* gets to hold shards again and again makes a step forward now and then. No holder has to renew,
-\* and none has to finish under its first lease.
+\* A free shard is requested eventually, time passes, operators repair and end the run, and a
+\* worker that repeatedly holds shards makes progress at times. No holder has to renew, and none
+\* has to finish under its first lease.
 Fairness ==
   /\ \A s \in Slots : WF_all(s \in Existing /\ Grant(s))
   /\ WF_all(Clock)
@@ -85,17 +85,17 @@ Waiting(s) ==
 
 Leased(s) == shard[s].owner # NoWorker /\ shard[s].left > 0
 
-\* An active shard that nobody holds gets leased, unless the run ends or is paused first.
+\* An active shard without a holder is leased, unless the run ends or is paused first.
 FreeShardsGetLeased ==
   \A s \in Slots : Waiting(s) ~> (Leased(s) \/ ~RunIsActive \/ run.paused)
 
-\* A crashed worker does not hold a shard for ever, unless the run ends or is paused first.
+\* A crashed worker does not hold a shard forever, unless the run ends or is paused first.
 CrashedHoldersAreReplaced ==
   \A s \in Slots :
     (RunIsActive /\ shard[s].owner \in Workers \ up)
       ~> (shard[s].owner \in up \/ ~RunIsActive \/ run.paused)
 
-\* Once healed, a run that has not ended gets done, whatever was crashed, parked, paused or split.
+\* After healing, a run that has not ended completes, whatever was crashed, parked, paused or split.
 HealedRunsGetDone == (healed /\ RunIsActive) ~> (run.status = "Done")
 
 ===============================================================================

@@ -1,18 +1,18 @@
-//! Whether what processes recorded can have happened, and whether it should have.
+//! Checks that a recorded history is possible and legal.
 //!
-//! | module | what it says |
+//! | module | contents |
 //! |---|---|
-//! | `model` | what one shard may do, written independently of the code under test |
-//! | `search` | whether there is an order in which all of a shard's history can have happened |
-//! | `objects` | which part of the history is about which shard |
-//! | `sentences` | what holds of every history: one writer per fence, and so on |
-//! | `coverage` | whether every key was processed, and whether leaves and counts are right |
+//! | `model` | the legal behaviour of one shard, independent of the code under test |
+//! | `search` | the search for a linearization of a shard's history |
+//! | `objects` | the history of each shard |
+//! | `properties` | properties of every history, such as one writer per fence |
+//! | `coverage` | every key is processed; leaves and counts are correct |
 
 mod coverage;
 mod model;
 mod objects;
+mod properties;
 mod search;
-mod sentences;
 #[cfg(test)]
 mod tests;
 
@@ -20,51 +20,50 @@ use std::collections::BTreeSet;
 
 use crate::final_state::FinalState;
 use crate::history::{History, Outcome};
-use coverage::{Effects, Passed};
+use coverage::{CoveredKeys, Effects};
 use model::Event;
 use objects::ShardHistory;
 use search::{Operation, Verdict, search};
 
 pub use model::Seen;
 
-/// What the checks came to.
+/// The result of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// How many shards' histories were looked at.
+    /// Number of checked shards.
     pub shards: usize,
-    /// The most that happened to one shard.
+    /// Number of operations in the longest history of a shard.
     pub longest: usize,
-    /// Refusals that were true earlier, and not any more when they were asked for. Each is a
-    /// violation as well.
+    /// Refusals that were true only before their call. Each is also a violation.
     pub stale_refusals: usize,
-    /// What must not happen and did.
+    /// Descriptions of all violations.
     pub violations: Vec<String>,
 }
 
-/// Judges a history by itself and by what is stored after it.
+/// Checks a history and the records stored after it.
 #[must_use]
 pub fn check(history: &History, state: &FinalState) -> Findings {
     let (histories, complaints) = objects::shard_histories(history, state);
     let mut findings =
         Findings { shards: histories.len(), violations: complaints, ..Findings::default() };
-    findings.violations.extend(sentences::complaints(history));
+    findings.violations.extend(properties::complaints(history));
     findings.violations.extend(coverage::run_complaints(history, state));
     let effects = Effects::of(history);
-    let mut passed = Passed::default();
+    let mut covered = CoveredKeys::default();
     for shard in &histories {
         findings.longest = findings.longest.max(shard.operations.len());
         if let Some(order) = findings.judge(shard) {
-            passed.follow(&effects, shard, &order);
+            covered.follow(&effects, shard, &order);
         }
     }
-    findings.violations.extend(passed.complaints(history, state));
+    findings.violations.extend(covered.complaints(history, state));
     let mut seen = BTreeSet::new();
     findings.violations.retain(|violation| seen.insert(violation.clone()));
     findings
 }
 
 impl Findings {
-    /// The order in which a shard's history can have happened.
+    /// A linearization of a shard's history, if there is one.
     fn judge(&mut self, shard: &ShardHistory) -> Option<Vec<usize>> {
         let verdict = match search(shard.initial.clone(), &shard.operations) {
             Verdict::Impossible(best) => self.judge_leniently(shard, best),
@@ -75,22 +74,23 @@ impl Findings {
             Verdict::Linearizable(order) => Some(order),
             Verdict::Impossible(best) => {
                 let excerpt = excerpt(shard, &best);
-                let text = format!("run {run}, shard {id:x} has no possible order:\n{excerpt}");
+                let text = format!("run {run}, shard {id:x} has no linearization:\n{excerpt}");
                 self.violations.push(text);
                 None
             }
             Verdict::TooLong => {
                 let count = operations.len();
-                let text = format!("run {run}, shard {id:x}: {count} operations are too many");
+                let text =
+                    format!("run {run}, shard {id:x}: {count} operations exceed the search limit");
                 self.violations.push(text);
                 None
             }
         }
     }
 
-    /// Whether the refusals of a shard's history were true earlier, however long ago. That changes
-    /// nothing, but no read of etcd is out of date, and a refusal that was decided on anything else
-    /// has to be decided again: so it is a violation, which says what it is.
+    /// Searches again, with refusals that may have been true at any earlier time. A stale refusal
+    /// has no effect, but it is a violation: reads of etcd are current, and a refusal on cached
+    /// records must be decided again on a fresh read.
     fn judge_leniently(&mut self, shard: &ShardHistory, best: Vec<usize>) -> Verdict {
         let mut stale = 0;
         let lenient = |operation: &Operation| match &operation.event {
@@ -103,10 +103,10 @@ impl Findings {
         let Verdict::Linearizable(order) = search(shard.initial.clone(), &operations) else {
             return Verdict::Impossible(best);
         };
-        // At the least those that stand before something that was answered before their call.
-        for (place, index) in order.iter().enumerate() {
+        // A refusal is stale if it precedes an operation that was answered before its call.
+        for (position, index) in order.iter().enumerate() {
             let called = shard.operations.get(*index).map(|operation| operation.called);
-            let later = order.iter().skip(place + 1).filter_map(|at| shard.operations.get(*at));
+            let later = order.iter().skip(position + 1).filter_map(|at| shard.operations.get(*at));
             stale += usize::from(
                 later.filter_map(|o| o.answered).any(|at| called.is_some_and(|called| at < called)),
             );
@@ -114,13 +114,13 @@ impl Findings {
         self.stale_refusals += stale;
         let ShardHistory { run, shard: id, .. } = shard;
         let excerpt = excerpt(shard, &best);
-        let text = format!("run {run}, shard {id:x}: {stale} stale refusals at least:\n{excerpt}");
+        let text = format!("run {run}, shard {id:x}: at least {stale} stale refusals:\n{excerpt}");
         self.violations.push(text);
         Verdict::Linearizable(order)
     }
 }
 
-/// How a shard came as far as an order goes, and what cannot come next.
+/// The end of the longest possible order, and the operations that cannot follow.
 fn excerpt(shard: &ShardHistory, best: &[usize]) -> String {
     const SHOWN: usize = 12;
     let mut state = shard.initial.clone();
@@ -131,9 +131,9 @@ fn excerpt(shard: &ShardHistory, best: &[usize]) -> String {
         lines.push(line(operation));
     }
     let skipped = lines.len().saturating_sub(SHOWN);
-    let mut text = format!("  … {skipped} operations before\n");
+    let mut text = format!("  … {skipped} earlier operations\n");
     text.extend(lines.iter().skip(skipped).map(|line| format!("  {line}\n")));
-    text.push_str(&format!("  now it is {state:?}\n  and what is left is\n"));
+    text.push_str(&format!("  state: {state:?}\n  remaining operations:\n"));
     let left = shard.operations.iter().enumerate().filter(|(index, _)| !best.contains(index));
     text.extend(left.take(SHOWN).map(|(_, operation)| format!("  {}\n", line(operation))));
     text

@@ -1,4 +1,4 @@
-//! What is stored when all is over, read by a process that has seen nothing of it before.
+//! The stored records at the end, read with a new coordinator.
 
 mod audit;
 
@@ -17,12 +17,12 @@ use crate::history::Status;
 use crate::plan;
 use crate::plan::TENANT;
 
-/// Everything that is stored.
+/// The stored records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalState {
-    /// The runs, in the order in which they were begun.
+    /// The runs, in the order of their creation.
     pub runs: Vec<FinalRun>,
-    /// What is miscounted, missing or left over among the stored records.
+    /// Wrong counts, missing and leftover records.
     pub complaints: Vec<String>,
 }
 
@@ -31,13 +31,13 @@ pub struct FinalState {
 pub struct FinalRun {
     /// Its id.
     pub run: u64,
-    /// Whether it ended well.
+    /// Whether it ended as done.
     pub is_done: bool,
     /// Its shards.
     pub shards: Vec<FinalShard>,
-    /// How many of its shards are active, done, split and parked, by its own count.
+    /// Its own counts of active, done, split and parked shards.
     pub counts: [u32; 4],
-    /// The key below which everything is done, by its own account.
+    /// Its stored watermark.
     pub watermark: Option<u64>,
 }
 
@@ -46,13 +46,13 @@ pub struct FinalRun {
 pub struct FinalShard {
     /// Its id.
     pub shard: u64,
-    /// Which shard it was split from.
+    /// The shard that it was split from.
     pub parent: Option<u64>,
-    /// Where it stands.
+    /// Its state.
     pub seen: Seen,
 }
 
-/// Reads everything with a coordinator of its own. What cannot be read is complained about.
+/// Reads all records with a new coordinator. An unreadable record is a violation.
 pub async fn read(options: EtcdOptions) -> Result<FinalState> {
     let coordinator = AsyncEtcdCoordinator::on_etcd(options, EngineConfig::default()).await?;
     let mut state = FinalState::default();
@@ -61,7 +61,7 @@ pub async fn read(options: EtcdOptions) -> Result<FinalState> {
             Ok(run) => state.runs.push(run),
             Err(RunQueryError::RunNotFound(_)) => break,
             Err(RunQueryError::BackendError(InfraError::Corrupt { message, .. })) => {
-                state.complaints.push(format!("run {number} cannot be read: {message}"));
+                state.complaints.push(format!("run {number} is unreadable: {message}"));
             }
             Err(error) => bail!("run {number}: {error}"),
         }
@@ -98,12 +98,12 @@ fn summary(summary: &ShardSummary) -> FinalShard {
 }
 
 impl FinalState {
-    /// Writes it down, so that it can be judged again.
+    /// Writes the state to a file, so that it can be checked again.
     pub fn write(&self, path: &std::path::Path) -> Result<()> {
         Ok(std::fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }
 
-    /// Reads what was written down.
+    /// Reads the state from a file.
     pub fn from_file(path: &std::path::Path) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| path.display().to_string())?;
         Ok(serde_json::from_slice(&text)?)

@@ -16,11 +16,11 @@ use crate::worker::{FINISH, WORKERS_APART};
 #[derive(Debug)]
 pub struct Fleet {
     slots: Vec<Slot>,
-    /// What is wrong with all links to each member.
+    /// The fault on all links to each member.
     members: Vec<Link>,
     folder: PathBuf,
     program: PathBuf,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
     started: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Fleet {
 struct Slot {
     /// One to each member.
     links: Vec<Proxy>,
-    /// What is wrong with all of them.
+    /// The fault on all of them.
     link: Link,
     process: Option<Process>,
 }
@@ -36,20 +36,20 @@ struct Slot {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// As long as it is open, the process lives.
-    orders: ChildStdin,
+    /// The process exits when this pipe is closed.
+    stdin: ChildStdin,
     number: u64,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is no caller left to report to.
+        // Errors cannot be reported from drop.
         let _gone = (self.child.kill(), self.child.wait());
     }
 }
 
 impl Fleet {
-    /// Starts so many processes that write to `folder`.
+    /// Starts `workers` processes that write histories to `folder`.
     pub async fn start(
         cluster: &EtcdCluster,
         workers: usize,
@@ -65,16 +65,16 @@ impl Fleet {
             slots.push(Slot { links, link: Link::Whole, process: None });
         }
         let program = std::env::current_exe()?;
-        let chance = fastrand::Rng::with_seed(seed);
+        let rng = fastrand::Rng::with_seed(seed);
         let (members, folder) = (vec![Link::Whole; cluster.len()], folder.to_owned());
-        let mut fleet = Self { slots, members, folder, program, chance, started: 0 };
+        let mut fleet = Self { slots, members, folder, program, rng, started: 0 };
         for slot in 0..workers {
             fleet.replace(slot)?;
         }
         Ok(fleet)
     }
 
-    /// How many processes there are.
+    /// Number of processes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.slots.len()
@@ -87,17 +87,17 @@ impl Fleet {
     }
 
     fn slot(&mut self, slot: usize) -> Result<&mut Slot> {
-        self.slots.get_mut(slot).context("there is no such worker")
+        self.slots.get_mut(slot).context("no such worker")
     }
 
-    /// Kills a process at once, and starts another in its place.
+    /// Kills a process and starts another in its slot.
     pub fn replace(&mut self, slot: usize) -> Result<()> {
         self.slot(slot)?.process = None;
         self.started += 1;
         let number = self.started;
         let mut command = Command::new(&self.program);
         command.arg("worker").arg("--history").arg(self.folder.join(format!("{number}.history")));
-        command.arg("--seed").arg(self.chance.u64(..).to_string());
+        command.arg("--seed").arg(self.rng.u64(..).to_string());
         command.arg("--worker").arg((number * WORKERS_APART).to_string());
         for link in &self.slot(slot)?.links {
             command.arg("--endpoint").arg(format!("http://{}", link.address()));
@@ -105,17 +105,17 @@ impl Fleet {
         let errors = File::create(self.folder.join(format!("{number}.errors")))?;
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).spawn()?;
-        let orders = child.stdin.take().context("a pipe to the worker")?;
-        self.slot(slot)?.process = Some(Process { child, orders, number });
+        let stdin = child.stdin.take().context("no pipe to the worker")?;
+        self.slot(slot)?.process = Some(Process { child, stdin, number });
         Ok(())
     }
 
-    /// Stops a process in the middle of whatever it does.
+    /// Pauses a process with SIGSTOP.
     pub fn pause(&mut self, slot: usize) -> Result<()> {
         self.signal(slot, Signal::STOP)
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub fn resume(&mut self, slot: usize) -> Result<()> {
         self.signal(slot, Signal::CONT)
     }
@@ -136,13 +136,13 @@ impl Fleet {
 
     /// Changes the links of all workers to one member.
     pub fn link_member(&mut self, member: usize, link: Link) {
-        if let Some(place) = self.members.get_mut(member) {
-            *place = link;
+        if let Some(current) = self.members.get_mut(member) {
+            *current = link;
         }
         self.set_links();
     }
 
-    /// A link is whole if nothing is wrong with its worker nor with its member.
+    /// A worker's fault takes precedence over a member's.
     fn set_links(&self) {
         for slot in &self.slots {
             for (proxy, of_member) in slot.links.iter().zip(&self.members) {
@@ -151,22 +151,22 @@ impl Fleet {
         }
     }
 
-    /// Fails if a process has ended that was not killed.
+    /// Fails if a process has exited without being killed.
     pub fn check(&mut self) -> Result<()> {
         for process in self.slots.iter_mut().filter_map(|slot| slot.process.as_mut()) {
             if let Some(status) = process.child.try_wait()? {
                 let path = self.folder.join(format!("{}.errors", process.number));
                 let errors = std::fs::read_to_string(path).unwrap_or_default();
-                bail!("worker {} has ended by itself, {status}: {errors}", process.number);
+                bail!("worker {} has exited, {status}: {errors}", process.number);
             }
         }
         Ok(())
     }
 
-    /// Lets all processes finish what there is, and fails if they do not within a limit.
+    /// Lets all processes finish their work. Fails if they exceed the limit.
     pub async fn finish(mut self, limit: Duration) -> Result<()> {
         for process in self.slots.iter_mut().filter_map(|slot| slot.process.as_mut()) {
-            writeln!(process.orders, "{FINISH}")?;
+            writeln!(process.stdin, "{FINISH}")?;
         }
         let deadline = Instant::now() + limit;
         loop {
@@ -182,7 +182,7 @@ impl Fleet {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("all is well again, and workers {busy:?} do not finish");
+                bail!("workers {busy:?} did not finish after all faults ended");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -1,4 +1,4 @@
-//! What processes write down about every call they make, before and after.
+//! The history that each process records: every call before it is made, and its answer.
 
 mod read;
 mod recorder;
@@ -15,20 +15,20 @@ pub enum Line {
     Call {
         /// Its number within the process.
         call: u64,
-        /// When, in nanoseconds of the machine's clock.
+        /// Time in nanoseconds of the monotonic clock.
         at: u64,
-        /// Who calls.
+        /// The caller.
         worker: u64,
-        /// Of which run.
+        /// The run.
         run: u64,
-        /// What is asked.
+        /// The request.
         action: Action,
     },
     /// A call has been answered.
     Return {
         /// Its number within the process.
         call: u64,
-        /// When.
+        /// Time of the answer.
         at: u64,
         /// The answer.
         outcome: Outcome,
@@ -37,16 +37,16 @@ pub enum Line {
     Effect(Effect),
 }
 
-/// Keys that a worker has processed, both ends included, which a later checkpoint may cover.
+/// Keys that a worker has processed, both ends included. A later checkpoint may cover them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
-    /// When.
+    /// Time at the end of processing.
     pub at: u64,
-    /// Of which run.
+    /// The run.
     pub run: u64,
-    /// As part of which shard.
+    /// The shard.
     pub shard: u64,
-    /// Under which fence.
+    /// The fence of the lease.
     pub fence: u64,
     /// The first key.
     pub from: u64,
@@ -54,37 +54,37 @@ pub struct Effect {
     pub to: u64,
 }
 
-/// What is asked of the coordinator.
-#[allow(missing_docs, reason = "shards, fences, operation ids and keys are what they are called")]
+/// A request to the coordinator.
+#[allow(missing_docs, reason = "the fields are ids, fences and keys")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Make the run and start it with these shards.
+    /// Create the run and start it with these shards.
     Register { op: u64, roots: Vec<Root> },
-    /// Give me whichever shard can be had.
+    /// Claim any shard.
     Claim,
-    /// Give me this shard.
+    /// Acquire this shard.
     Acquire { shard: u64 },
-    /// Let my lease last longer.
+    /// Renew the lease.
     Renew { shard: u64, fence: u64 },
     /// Move the cursor to a key.
     Checkpoint { shard: u64, fence: u64, op: u64, key: u64 },
-    /// Finish the shard at a key.
+    /// Complete the shard at a key.
     Complete { shard: u64, fence: u64, op: u64, key: u64 },
-    /// Stop the shard.
+    /// Park the shard.
     Park { shard: u64, fence: u64, op: u64 },
-    /// Let a parked shard go on.
+    /// Unpark the shard.
     Unpark { shard: u64, op: u64 },
-    /// Take the lease back.
+    /// Release the lease.
     Release { shard: u64, fence: u64, op: u64 },
     /// Replace the shard by these.
     SplitReplace { shard: u64, fence: u64, op: u64, children: Vec<Piece> },
-    /// Give what begins at a key to a new shard.
+    /// Split off a new shard that starts at a key.
     SplitResidual { shard: u64, fence: u64, op: u64, start: u64, at: u64, end: u64 },
-    /// Ask the holder for a part.
+    /// Request a split from the holder.
     RequestSplit { shard: u64 },
-    /// Refuse to give a part.
+    /// Decline a split request.
     DeclineSplit { shard: u64, fence: u64 },
-    /// End the run.
+    /// Complete the run.
     CompleteRun { op: u64 },
 }
 
@@ -95,7 +95,7 @@ pub struct Root {
     pub shard: u64,
     /// Its first key.
     pub start: u64,
-    /// The first key behind it.
+    /// The first key after it.
     pub end: u64,
 }
 
@@ -104,39 +104,39 @@ pub struct Root {
 pub struct Piece {
     /// Its first key.
     pub start: u64,
-    /// The first key behind it.
+    /// The first key after it.
     pub end: u64,
-    /// How far it is processed already.
+    /// Its initial cursor.
     pub cursor: Option<u64>,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was done.
+    /// It was executed.
     Done(Facts),
     /// It was refused.
     Refused(Refusal),
-    /// The store did not do it, for sure.
+    /// It was not applied.
     NotApplied(String),
-    /// Unknown.
+    /// The outcome is unknown.
     Unknown(String),
-    /// What is stored cannot be read.
+    /// A stored record is unreadable.
     Corrupt(String),
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Facts {
-    /// Whether it had been done before.
+    /// Whether it is a replay.
     pub replayed: bool,
-    /// The shard as it was handed out, if one was.
+    /// The granted shard, if there is one.
     pub acquired: Option<Acquired>,
-    /// The shards that came into being, in key order.
+    /// The new shards, in key order.
     pub children: Vec<u64>,
 }
 
-/// A shard as it was handed out.
+/// A granted shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Acquired {
     /// Its id.
@@ -145,16 +145,16 @@ pub struct Acquired {
     pub fence: u64,
     /// Its first key.
     pub start: u64,
-    /// The first key behind it.
+    /// The first key after it.
     pub end: u64,
-    /// How far it is processed.
+    /// Its cursor.
     pub cursor: Option<u64>,
 }
 
-/// Where a shard is in its life.
+/// The status of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
-    /// Being worked on, or waiting for it.
+    /// Held or claimable.
     Active,
     /// Finished.
     Done,
@@ -164,13 +164,13 @@ pub enum Status {
     Parked,
 }
 
-/// Why a call was refused, with what that says about the shard or the run.
-#[allow(missing_docs, reason = "the variant says what its field is")]
+/// The reason of a refusal, with the reported state of the shard or the run.
+#[allow(missing_docs, reason = "the variants explain their fields")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The caller does not hold the shard; it is at this fence.
+    /// The caller does not hold the shard. This is its current fence.
     StaleFence { current: u64 },
-    /// The caller's lease is over.
+    /// The caller's lease has expired.
     LeaseExpired,
     /// Another worker holds the shard.
     AlreadyLeased { owner: u64 },
@@ -178,7 +178,7 @@ pub enum Refusal {
     ShardTerminal { status: Status },
     /// The shard is not parked.
     NotParked { status: Status },
-    /// There is no such shard.
+    /// The shard does not exist.
     ShardNotFound,
     /// The run has ended.
     RunEnded,
@@ -188,8 +188,8 @@ pub enum Refusal {
     CursorOutOfBounds,
     /// The plan does not fit the shard.
     SplitInvalid,
-    /// The operation's id was used for something else.
+    /// The operation id was used for another request.
     OpIdConflict,
-    /// Anything that says nothing about a shard.
+    /// Another reason, which does not concern a shard.
     Other(String),
 }

@@ -1,17 +1,17 @@
-//! Real processes on a real etcd cluster, while everything goes wrong that can.
+//! Real processes on a real etcd cluster under faults.
 //!
-//! Workers run the engine in processes of their own and write down every call they make. A nemesis
-//! kills, pauses and cuts off members and workers. Then everything is healed, everything must
-//! finish, and a checker that shares no code with the engine judges what was written down.
+//! Worker processes run the engine and record every call. A nemesis kills, pauses and partitions
+//! members and workers. Then all faults end, and all work must finish. A checker that shares no
+//! code with the engine judges the recorded history.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`storm`] | the whole of it, from start to verdict |
-//! | [`worker`] | what a worker process does |
-//! | [`fleet`], [`nemesis`] | processes and links, and what happens to them |
-//! | [`history`] | what is written down |
-//! | [`final_state`] | what is stored when all is over |
-//! | [`mod@check`] | what is wrong with either |
+//! | [`scenario`] | the whole test, from start to verdict |
+//! | [`worker`] | the worker process |
+//! | [`fleet`], [`nemesis`] | processes and links, and their faults |
+//! | [`history`] | the recorded calls |
+//! | [`final_state`] | the stored records at the end |
+//! | [`mod@check`] | the checker |
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -21,5 +21,5 @@ pub mod history;
 pub mod nemesis;
 pub mod plan;
 pub mod report;
-pub mod storm;
+pub mod scenario;
 pub mod worker;

@@ -9,34 +9,34 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use shardwright_chaos::check::Findings;
-use shardwright_chaos::storm::{self, Settings};
-use shardwright_chaos::worker::{self, Orders};
+use shardwright_chaos::scenario::{self, Settings};
+use shardwright_chaos::worker::{self, WorkerArguments};
 
-/// How many violations are printed. All are counted.
+/// Most violations that are printed. All are counted.
 const SHOWN_MAX: usize = 20;
 
-/// Real processes on a real etcd cluster, while everything goes wrong that can.
+/// Run worker processes on a real etcd cluster under faults, and check their history
 #[derive(Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How long faults go on, in minutes [default: until each fault has come once].
+    /// Inject faults for MINUTES [default: until each fault has occurred]
     #[arg(long)]
     minutes: Option<f64>,
-    /// What all choices depend on; another one each time, if none is given.
+    /// Seed of all random choices [default: random]
     #[arg(long)]
     seed: Option<u64>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Be one of the worker processes.
+    /// Run one worker process
     #[command(hide = true)]
-    Worker(Orders),
-    /// Judge the histories in a folder once more.
+    Worker(WorkerArguments),
+    /// Check the histories in FOLDER again
     Check {
-        /// The folder.
+        /// Folder with histories
         folder: PathBuf,
     },
 }
@@ -44,9 +44,9 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = match &arguments.command {
-        Some(Command::Worker(orders)) => worker::run(orders).map(|()| true),
+        Some(Command::Worker(arguments)) => worker::run(arguments).map(|()| true),
         Some(Command::Check { folder }) => judge(folder),
-        None => live(&arguments),
+        None => run(&arguments),
     };
     match good {
         Ok(true) => ExitCode::SUCCESS,
@@ -58,27 +58,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn live(arguments: &Arguments) -> Result<bool> {
+fn run(arguments: &Arguments) -> Result<bool> {
     let minutes = arguments.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0));
     let duration = minutes.transpose()?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
-    let folder = storm::folder()?;
+    let folder = scenario::folder()?;
     println!("seed {seed}, histories in {}", folder.display());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(storm::live(Settings { duration, seed }, &folder))?;
+    let report = runtime.block_on(scenario::run(Settings { duration, seed }, &folder))?;
     print(&report.findings);
     println!("{}", report.table());
     if report.findings.violations.is_empty() {
         std::fs::remove_dir_all(&folder)?;
         return Ok(true);
     }
-    println!("histories are kept in {}", folder.display());
+    println!("histories kept in {}", folder.display());
     Ok(false)
 }
 
 fn judge(folder: &Path) -> Result<bool> {
     let start = Instant::now();
-    let findings = storm::judge(folder)?;
+    let findings = scenario::judge(folder)?;
     print(&findings);
     let (shards, seconds) = (findings.shards, start.elapsed().as_secs_f64());
     println!("{shards} shards in {seconds:.1} s, violations {}", findings.violations.len());
@@ -91,6 +91,6 @@ fn print(findings: &Findings) {
     }
     let more = findings.violations.len().saturating_sub(SHOWN_MAX);
     if more > 0 {
-        println!("and {more} violations more\n");
+        println!("and {more} more violations\n");
     }
 }

@@ -1,7 +1,7 @@
-//! What goes wrong, in an order that a seed decides.
+//! Injects faults, in an order that a seed decides.
 //!
-//! There are two of them, one for the members and one for the workers, so that faults of both
-//! kinds come together. Each goes through all its faults in random order, again and again.
+//! There are two nemeses, one for the members and one for the workers, so that faults of both kinds
+//! overlap. Each repeats all its faults in random order.
 
 mod members;
 mod workers;
@@ -21,7 +21,7 @@ use crate::history;
 pub use members::{Members, QUOTA};
 pub use workers::Workers;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A member is killed and started again.
@@ -30,36 +30,36 @@ pub enum Fault {
     KillLeader,
     /// Two members of three are killed and started again.
     KillMajority,
-    /// A member stops in the middle of whatever it does, and goes on.
+    /// A member is paused and resumed.
     PauseMember,
-    /// The leader does.
+    /// The leader is paused and resumed.
     PauseLeader,
     /// No worker can reach a member.
     IsolateMember,
-    /// A member cannot reach the others, nor they it.
-    SeverMember,
-    /// The leader cannot, and workers go on asking it.
-    SeverLeader,
-    /// Everything that goes to and from a member is late.
+    /// A member is partitioned from the other members.
+    PartitionMember,
+    /// The leader is partitioned from the other members, but reachable for workers.
+    PartitionLeader,
+    /// All traffic to and from a member is delayed.
     SlowMember,
-    /// The history is forgotten.
+    /// The history is compacted.
     Compact,
-    /// A member gives the room of what was deleted back, and does nothing else meanwhile.
+    /// A member is defragmented, which blocks it meanwhile.
     Defragment,
-    /// The members have no more space, until they are defragmented.
+    /// The storage quota is full until the members are defragmented.
     FillQuota,
-    /// A worker is killed, and another started.
+    /// A worker is killed and replaced.
     KillWorker,
-    /// A worker stops for longer than its leases last, and goes on.
+    /// A worker is paused for longer than its leases, and resumed.
     PauseWorker,
     /// A worker can reach no member.
     IsolateWorker,
-    /// What workers say is heard, and what they are answered is lost.
+    /// Requests of workers arrive, but their answers are lost.
     LoseAnswers,
 }
 
 impl Fault {
-    /// What happens to members.
+    /// Faults of members.
     pub const OF_MEMBERS: &[Self] = &[
         Self::KillMember,
         Self::KillLeader,
@@ -67,14 +67,14 @@ impl Fault {
         Self::PauseMember,
         Self::PauseLeader,
         Self::IsolateMember,
-        Self::SeverMember,
-        Self::SeverLeader,
+        Self::PartitionMember,
+        Self::PartitionLeader,
         Self::SlowMember,
         Self::Compact,
         Self::Defragment,
         Self::FillQuota,
     ];
-    /// What it is called in tables and in what is promised.
+    /// Its name in reports and in `docs/guarantees.md`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,26 +83,26 @@ impl Fault {
             Self::KillMajority => "majority killed",
             Self::PauseMember => "member paused",
             Self::PauseLeader => "leader paused",
-            Self::IsolateMember => "member cut off",
-            Self::SeverMember => "member without others",
-            Self::SeverLeader => "leader without others",
+            Self::IsolateMember => "member unreachable",
+            Self::PartitionMember => "member without peers",
+            Self::PartitionLeader => "leader without peers",
             Self::SlowMember => "member slow",
             Self::Compact => "history compacted",
             Self::Defragment => "member defragmented",
-            Self::FillQuota => "out of room",
+            Self::FillQuota => "quota full",
             Self::KillWorker => "worker killed",
             Self::PauseWorker => "worker paused",
-            Self::IsolateWorker => "worker cut off",
+            Self::IsolateWorker => "worker partitioned",
             Self::LoseAnswers => "answers lost",
         }
     }
 
-    /// What happens to workers.
+    /// Faults of workers.
     pub const OF_WORKERS: &[Self] =
         &[Self::KillWorker, Self::PauseWorker, Self::IsolateWorker, Self::LoseAnswers];
 }
 
-/// Which faults there were, and when.
+/// Counts and a log of the injected faults.
 #[derive(Debug)]
 pub struct Record {
     counts: Mutex<BTreeMap<Fault, u64>>,
@@ -110,12 +110,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins with none.
+    /// Creates an empty record.
     pub fn create(path: &Path) -> Result<Self> {
         Ok(Self { counts: Mutex::default(), log: File::create(path)? })
     }
 
-    /// Writes down what happens to whom.
+    /// Adds a line to the log.
     pub fn note(&self, text: &str) -> Result<()> {
         Ok(writeln!(&self.log, "{} {text}", history::now() / 1_000)?)
     }
@@ -126,13 +126,13 @@ impl Record {
         }
     }
 
-    /// How often each fault came.
+    /// Number of occurrences of each fault.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<Fault, u64> {
         self.counts.lock().map(|counts| counts.clone()).unwrap_or_default()
     }
 
-    /// The faults that have not come yet.
+    /// The faults that have not occurred yet.
     #[must_use]
     pub fn missing(&self) -> Vec<Fault> {
         let counts = self.counts();
@@ -141,11 +141,11 @@ impl Record {
     }
 }
 
-/// When faults stop.
+/// When to stop injecting faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// As soon as each fault has come once.
-    EachCameOnce,
+    /// As soon as each fault has occurred.
+    EachOccurred,
     /// At a time.
     Time(Instant),
 }
@@ -153,13 +153,13 @@ pub enum Until {
 impl Until {
     fn is_over(self, record: &Record) -> bool {
         match self {
-            Self::EachCameOnce => record.missing().is_empty(),
+            Self::EachOccurred => record.missing().is_empty(),
             Self::Time(time) => Instant::now() >= time,
         }
     }
 }
 
-/// Faults in random order, none a second time before each has come.
+/// Faults in random order. None is repeated before each has occurred.
 struct Deck {
     faults: &'static [Fault],
     left: Vec<Fault>,
@@ -170,19 +170,19 @@ impl Deck {
         Self { faults, left: Vec::new() }
     }
 
-    fn draw(&mut self, chance: &mut fastrand::Rng) -> Option<Fault> {
+    fn draw(&mut self, rng: &mut fastrand::Rng) -> Option<Fault> {
         if self.left.is_empty() {
             self.left = self.faults.to_vec();
-            chance.shuffle(&mut self.left);
+            rng.shuffle(&mut self.left);
         }
         self.left.pop()
     }
 }
 
-async fn wait(chance: &mut fastrand::Rng, millis: std::ops::Range<u64>, until: Until) {
-    let pause = Duration::from_millis(chance.u64(millis));
+async fn wait(rng: &mut fastrand::Rng, millis: std::ops::Range<u64>, until: Until) {
+    let pause = Duration::from_millis(rng.u64(millis));
     sleep(match until {
-        Until::EachCameOnce => pause,
+        Until::EachOccurred => pause,
         Until::Time(time) => pause.min(time.saturating_duration_since(Instant::now())),
     })
     .await;
@@ -195,28 +195,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_fault_comes_a_second_time_before_each_has_come() {
-        let mut chance = fastrand::Rng::with_seed(1);
+    fn each_fault_is_drawn_once_per_round() {
+        let mut rng = fastrand::Rng::with_seed(1);
         let mut deck = Deck::new(Fault::OF_MEMBERS);
         for _ in 0..3 {
             let mut round: Vec<Fault> =
-                Fault::OF_MEMBERS.iter().map(|_| deck.draw(&mut chance).unwrap()).collect();
+                Fault::OF_MEMBERS.iter().map(|_| deck.draw(&mut rng).unwrap()).collect();
             round.sort_unstable();
             assert_eq!(round, Fault::OF_MEMBERS);
         }
     }
 
     #[test]
-    fn a_deck_is_over_with_its_last_fault_and_not_before() {
+    fn faults_end_after_each_has_occurred() {
         let folder = tempfile::tempdir().unwrap();
         let record = Record::create(&folder.path().join("faults.log")).unwrap();
         let all: Vec<Fault> = [Fault::OF_MEMBERS, Fault::OF_WORKERS].concat();
         assert_eq!(all.len(), 16);
         for fault in all {
-            assert!(!Until::EachCameOnce.is_over(&record), "{fault:?} has not come");
+            assert!(!Until::EachOccurred.is_over(&record), "{fault:?} has not occurred");
             record.count(fault);
         }
-        assert!(Until::EachCameOnce.is_over(&record));
+        assert!(Until::EachOccurred.is_over(&record));
         assert!(record.missing().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What a storm came to, as a table.
+//! The result of a test, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use crate::final_state::FinalState;
 use crate::history::{Action, History, Outcome};
 use crate::nemesis::Fault;
 
-/// What a storm came to.
+/// The result of a test.
 #[derive(Clone, Debug)]
 pub struct Report {
     seed: u64,
@@ -18,11 +18,11 @@ pub struct Report {
     faults: BTreeMap<Fault, u64>,
     runs: usize,
     keys: u64,
-    /// What the checks came to.
+    /// The result of the checks.
     pub findings: Findings,
 }
 
-/// How often an operation ended how.
+/// Outcomes of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     done: u64,
@@ -55,7 +55,7 @@ impl Tally {
 }
 
 impl Report {
-    /// Counts.
+    /// Counts the outcomes of a history.
     #[must_use]
     pub fn new(
         seed: u64,
@@ -81,7 +81,7 @@ impl Report {
         let mut text = String::new();
         let Findings { shards, longest, stale_refusals, violations } = &self.findings;
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _infallible = writeln!(text, "{name:<30} {value:>8}");
         };
         line("seed", &self.seed);
@@ -93,11 +93,11 @@ impl Report {
         line("shards checked", shards);
         line("longest shard history", longest);
         line("keys processed", &self.keys);
-        let head = ["operation", "done", "replayed", "refused", "not done", "unknown"];
+        let head = ["operation", "done", "replayed", "refused", "not applied", "unknown"];
         let [name, rest @ ..] = head;
         let _infallible = write!(text, "\n{name:<16}");
         for column in rest {
-            let _infallible = write!(text, " {column:>9}");
+            let _infallible = write!(text, " {column:>11}");
         }
         let total = self.operations.values().fold(Tally::default(), |all, one| all.sum(*one));
         let rows = self.operations.iter().map(|(name, tally)| (*name, *tally));
@@ -105,7 +105,8 @@ impl Report {
             let Tally { done, replayed, refused, not_applied, unknown } = tally;
             let _infallible = write!(
                 text,
-                "\n{name:<16} {done:>9} {replayed:>9} {refused:>9} {not_applied:>9} {unknown:>9}"
+                "\n{name:<16} {done:>11} {replayed:>11} {refused:>11} {not_applied:>11} \
+                 {unknown:>11}"
             );
         }
         let mut line = |name: &str, value: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! A worker process: the real engine on etcd, doing everything a worker can do, at random.
+//! A worker process: the real engine on etcd, with random operations of every kind.
 
 mod answer;
 mod caller;
@@ -20,34 +20,34 @@ use crate::plan::{SESSION_SECONDS, SKEW_MS};
 use caller::Caller;
 use task::WorkerTask;
 
-/// What the controlling process says when no new run is to be begun.
+/// The line on stdin that requests to finish: start no new run.
 pub const FINISH: &str = "finish";
 
-/// How many shards one process works on at a time.
+/// Number of shards that one process works on at a time.
 const TASKS: u64 = 2;
-/// Least distance between the numbers of two processes' workers.
+/// Distance between the first worker numbers of two processes.
 pub const WORKERS_APART: u64 = 16;
 
 /// Arguments of a worker process.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Orders {
-    /// Where the members of etcd are, each behind a link of this process alone.
+pub struct WorkerArguments {
+    /// Address of an etcd member, behind a proxy of this process alone
     #[arg(long = "endpoint", required = true)]
     pub endpoints: Vec<String>,
-    /// Where to write the history.
+    /// Path of the history file
     #[arg(long)]
     pub history: PathBuf,
-    /// What its choices depend on.
+    /// Seed of all random choices
     #[arg(long)]
     pub seed: u64,
-    /// The number of its first worker.
+    /// Number of its first worker
     #[arg(long)]
     pub worker: u64,
 }
 
-/// Works until everything is finished, after the controller asks to finish. Ends with the
-/// controlling process.
-pub fn run(orders: &Orders) -> Result<()> {
+/// Works until the controller requests to finish and all runs are done. Exits if the controller
+/// exits.
+pub fn run(arguments: &WorkerArguments) -> Result<()> {
     let finishing = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&finishing);
     std::thread::spawn(move || {
@@ -57,24 +57,24 @@ pub fn run(orders: &Orders) -> Result<()> {
                 _ => break,
             }
         }
-        // The controller is gone and would not end this process.
+        // The controller has exited and cannot kill this process.
         std::process::exit(1);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work(orders, &finishing))
+    runtime.block_on(work(arguments, &finishing))
 }
 
-async fn work(orders: &Orders, finishing: &AtomicBool) -> Result<()> {
-    let recorder = Arc::new(Recorder::create(&orders.history)?);
-    let coordinator = connect(orders).await;
+async fn work(arguments: &WorkerArguments, finishing: &AtomicBool) -> Result<()> {
+    let recorder = Arc::new(Recorder::create(&arguments.history)?);
+    let coordinator = connect(arguments).await;
     let tasks = (0..TASKS).map(|task| {
-        let worker = orders.worker + task;
+        let worker = arguments.worker + task;
         let caller = Caller::new(coordinator.clone(), Arc::clone(&recorder), worker);
-        let chance = fastrand::Rng::with_seed(orders.seed ^ worker.rotate_left(32));
-        WorkerTask::new(caller, chance, finishing).work()
+        let rng = fastrand::Rng::with_seed(arguments.seed ^ worker.rotate_left(32));
+        WorkerTask::new(caller, rng, finishing).work()
     });
     let mut tasks: Vec<_> = tasks.map(Box::pin).collect();
-    // All of them in one task, so that none outlives the others' failure.
+    // Poll all of them in one task, so that the failure of one ends all.
     std::future::poll_fn(|context| {
         let mut failed = None;
         tasks.retain_mut(|task| match task.as_mut().poll(context) {
@@ -93,9 +93,9 @@ async fn work(orders: &Orders, finishing: &AtomicBool) -> Result<()> {
     .await
 }
 
-/// Connects as soon as that is possible.
-async fn connect(orders: &Orders) -> AsyncEtcdCoordinator {
-    // Short, so that many calls end without an answer.
+/// Connects, and retries until that succeeds.
+async fn connect(arguments: &WorkerArguments) -> AsyncEtcdCoordinator {
+    // Short timeouts, so that many calls end without an answer.
     let timeouts = EtcdTimeouts {
         connect: Duration::from_millis(500),
         attempt: Duration::from_millis(500),
@@ -110,7 +110,7 @@ async fn connect(orders: &Orders) -> AsyncEtcdCoordinator {
         ..EngineConfig::default()
     };
     loop {
-        let options = EtcdOptions::new(orders.endpoints.clone()).timeouts(timeouts);
+        let options = EtcdOptions::new(arguments.endpoints.clone()).timeouts(timeouts);
         match AsyncEtcdCoordinator::on_etcd(options, config).await {
             Ok(coordinator) => return coordinator,
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

@@ -1,10 +1,10 @@
-//! A worker process, on its own.
+//! A single worker process.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_worker_does_not_outlive_whoever_started_it() {
+fn worker_exits_with_its_controller() {
     let folder = tempfile::tempdir().unwrap();
     let history = folder.path().join("1.history");
     let mut worker = Command::new(env!("CARGO_BIN_EXE_chaos"))
@@ -14,9 +14,9 @@ fn a_worker_does_not_outlive_whoever_started_it() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // It cannot reach anything, and tries again and again.
+    // It cannot connect, and retries.
     while !history.exists() {
-        assert!(worker.try_wait().unwrap().is_none(), "it has ended by itself");
+        assert!(worker.try_wait().unwrap().is_none(), "the worker has exited");
         std::thread::yield_now();
     }
     drop(worker.stdin.take());

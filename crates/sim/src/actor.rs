@@ -1,7 +1,8 @@
-//! The actors of a world: what they see, what they decide and what they believe.
+//! The actors of a world: their decisions and their knowledge.
 //!
-//! Workers and operators are the same in every world around the run protocol. They act on what they
-//! were answered, so their beliefs may be wrong. Some of their requests are wrong on purpose.
+//! Workers and operators are the same in every world around the run protocol. They act on the
+//! answers that they received, so their knowledge may be outdated. Some of their requests are wrong
+//! on purpose.
 
 mod misuse;
 mod operator;
@@ -40,9 +41,9 @@ impl Actor {
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     pub(crate) request: Request,
-    /// The points that the sender has really processed under its lease.
+    /// The points that the sender has actually processed under its lease.
     pub(crate) processed: Option<(Point, Point)>,
-    /// What is wrong with it, if something is on purpose.
+    /// The deliberate defect, if there is one.
     pub(crate) fault: Option<Fault>,
     /// Whether the sender waits for the reply and retries.
     pub(crate) awaited: bool,
@@ -63,7 +64,7 @@ impl Intent {
     }
 }
 
-/// What an actor can see, and chance.
+/// The visible state for an actor, and randomness.
 pub(crate) struct Scene<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) ops: &'a mut u64,
@@ -85,7 +86,7 @@ impl Scene<'_> {
         LogicalTime::from_millis(self.clock)
     }
 
-    /// Some bytes that begin with the tenant's tag.
+    /// Random bytes that begin with the tenant's tag.
     pub(crate) fn bytes(&mut self, max: u64) -> Vec<u8> {
         let len = self.rng.between(1, max) as usize;
         let filler = self.rng.next() as u8;
@@ -96,7 +97,7 @@ impl Scene<'_> {
         bytes
     }
 
-    /// The tenant's runs that `wanted` lets through.
+    /// The tenant's runs for which `wanted` is true.
     pub(crate) fn runs(&self, wanted: impl Fn(&RunModel) -> bool) -> Vec<RunId> {
         let runs = self.model.tenants.get(&self.tenant).map(|tenant| &tenant.runs);
         let wanted = runs.into_iter().flatten().filter(|(_, run)| wanted(run));

@@ -1,14 +1,15 @@
 //! Real nodes, gates and leaders in a simulated world, and clients that call objects through them.
 //!
-//! It stands on the same runtime as the worlds of [`crate::stored`]: one thread, a virtual clock,
-//! lines to a store on which everything can go wrong. On it run whole processes of the crate
-//! `node`, each with a line to every other, and objects that count, whose own store refuses a stale
-//! fence. Processes crash and stand still, lines are cut, leaders are deposed, sessions end early
-//! and late; and beside all that nodes join and drain, and operators move, pin and freeze.
+//! The runtime is that of [`crate::stored`]: one thread, a virtual clock and faulty links to a
+//! store. Whole nodes and gates of the crate `node` run on it, with links between all of them. The
+//! objects are counters in a second store, which rejects stale fences.
 //!
-//! Some worlds are calm: nothing happens there but what is planned, and then no call may fail.
-//! In every world, faults stop in the end and everything has to come to rest. In some of them, then
-//! one node ceases to claim and another dies, and others have to take over in time.
+//! Processes crash and pause, links are cut, leaders are deposed, and sessions end early or late.
+//! Meanwhile nodes join and drain, and operators move, pin and freeze shards.
+//!
+//! Some worlds are calm: they have planned changes and no faults, and no call may fail. In every
+//! world faults stop in the end, and the cluster must converge. In some worlds one node then stops
+//! claiming and another dies, and the remaining nodes must take over in time.
 
 mod calls;
 mod counter;
@@ -37,10 +38,10 @@ use crate::trace::Trace;
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 500;
-/// From how many seeds on a sweep must have seen everything.
+/// Number of seeds from which on a sweep must have seen every fault and outcome.
 pub const FULL_SWEEP: u64 = 200;
 
-/// What a world leaves behind.
+/// The result of a world.
 pub type Report = sweep::Report<ClusterTally>;
 
 /// Worlds of nodes, gates and leaders.
@@ -73,14 +74,14 @@ impl World for ClusterWorld {
 
     fn rows(tally: &ClusterTally, table: &mut Table) {
         table.row("seeds", tally.seeds);
-        table.row("of which nothing went wrong but what was planned", tally.calm_seeds);
-        table.row("commits that changed the cluster", tally.steps);
+        table.row("seeds without faults", tally.calm_seeds);
+        table.row("changes of cluster records", tally.steps);
         table.simulated(tally.simulated_ms);
         table.row("claims and releases", tally.claims);
-        table.row("shards that got another target", tally.moves);
-        table.row("changes of who leads", tally.leaders);
+        table.row("shards with a new target", tally.moves);
+        table.row("leader changes", tally.leaders);
         table.row("nodes drained", tally.drains);
-        table.row("writes refused for a stale fence", tally.stale_writes);
+        table.row("writes rejected for a stale fence", tally.stale_writes);
         table.counts(tally.store_faults.iter().map(|(fault, count)| (fault.words(), *count)));
         table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));
         for (outcome, count) in &tally.calls {

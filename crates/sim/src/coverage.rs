@@ -1,13 +1,12 @@
-//! What a sweep must have seen, so that no oracle and no refusal goes untried.
+//! What a sweep must have seen, so that every oracle and every refusal is exercised.
 //!
-//! The tables say of every variant of every operation's error whether it must have been seen, or
-//! why it never can be. They are matched without a wildcard: a new variant does not compile until
-//! somebody has said which.
+//! For each variant of each operation's error, a table states that it must be seen, or why it never
+//! can be. The tables are matched without a wildcard, so a new variant does not compile until it is
+//! in one of them.
 //!
-//! One variant the in-memory backend never gives: it has no machinery below that could fail. The
-//! world makes such failures up between sender and system, so `BackendError` says what senders
-//! were told, not what the system did. They are counted and shown apart from refusals; the worlds
-//! around a store have real ones.
+//! The in-memory backend never returns `BackendError`, because it has no infrastructure that could
+//! fail. The world fabricates such failures between sender and system. They are counted and shown
+//! apart from refusals. Worlds around a store have real ones.
 
 use shardwright_contracts::{ManifestValidationError, SplitValidationError};
 use shardwright_coordination::error::reason::SplitInvalid;
@@ -20,17 +19,17 @@ use shardwright_coordination::{
 use crate::fault::Fault;
 use crate::tally::Tally;
 
-/// What must be seen of an operation.
+/// The errors of an operation that must be seen.
 struct Operation {
     name: &'static str,
     /// Variants of its error.
     refusals: &'static [&'static str],
-    /// What is wrong with plans that it refuses.
+    /// Defects of the plans that it refuses.
     plans: &'static [&'static str],
 }
 
-/// Declares which variants of an operation's error must be seen; what stands behind `never` cannot
-/// be, for the reason given.
+/// Declares which variants of an operation's error must be seen. The variants behind `never` cannot
+/// be seen, for the given reason.
 macro_rules! operations {
     ($($name:literal: $error:ident { $($variant:ident),+ $(,)? }
         $(never { $($never:ident: $why:literal),+ $(,)? })?
@@ -50,7 +49,7 @@ macro_rules! operations {
     };
 }
 
-/// Declares the names of what stands inside a refusal, and which of them must be seen.
+/// Declares the names of nested errors, and which of them must be seen.
 macro_rules! parts {
     ($(#[$doc:meta])* $name:ident, $list:ident: $outer:literal $error:ident {
         $($variant:ident),+ $(,)?
@@ -135,7 +134,7 @@ operations! {
         BackendError,
     } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
-        RunNotFound: "a run that is not there is made",
+        RunNotFound: "a missing run is created",
     };
     "complete_run": RunTransitionError {
         RunNotFound, OpIdConflict, RunTerminal, WrongStatus, RunUnfinished, BackendError,
@@ -144,26 +143,26 @@ operations! {
         RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
     } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
-        RunUnfinished: "a run may fail whatever its shards do",
+        RunUnfinished: "a run may fail in any state of its shards",
     };
     "cancel_run": RunTransitionError {
         RunNotFound, OpIdConflict, RunTerminal, BackendError,
     } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
         WrongStatus: "a run can be cancelled in every state but an ended one",
-        RunUnfinished: "a run may be cancelled whatever its shards do",
+        RunUnfinished: "a run may be cancelled in any state of its shards",
     };
     "pause_run": RunTransitionError {
         RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
     } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
-        RunUnfinished: "only what ends well needs shards to be done",
+        RunUnfinished: "only completing a run requires done shards",
     };
     "resume_run": RunTransitionError {
         RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
     } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
-        RunUnfinished: "only what ends well needs shards to be done",
+        RunUnfinished: "only completing a run requires done shards",
     };
     "get_run": RunQueryError { RunNotFound, BackendError } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
@@ -180,12 +179,12 @@ operations! {
 }
 
 parts! {
-    /// The class of a failure below.
+    /// The class of an infrastructure failure.
     infra, INFRA: "BackendError" InfraError { NotApplied, Unknown, Corrupt }
 }
 
 parts! {
-    /// What is wrong with a manifest.
+    /// The defect of a manifest.
     manifest, MANIFEST: "ManifestInvalid" ManifestValidationError {
         TooManyShards, Empty, DerivedId, DuplicateIds, UnboundedRange, InvalidSpec,
         OverlappingRanges, InvalidCursor, CursorOutOfBounds,
@@ -193,18 +192,18 @@ parts! {
 }
 
 parts! {
-    /// Why a split cannot be done; what is wrong with its plan differs from operation to operation.
+    /// Why a split is refused. The defects of plans differ between operations.
     split, SPLIT: "SplitInvalid" SplitInvalid { ShardLimitExceeded } never {
-        Plan: "named by what is wrong with it",
-        SpawnLimitExceeded: "it takes 1,024 splits of one shard: a story tells of it",
+        Plan: "named by the defect of the plan",
+        SpawnLimitExceeded: "it takes 1,024 splits of one shard: a protocol script reaches it",
         BackendChildLimitExceeded: "memory has no such limit: a test of the engine reaches it",
         DerivedIdCollision: "it takes two equal hashes of 63 bits: tests plant one",
     }
 }
 
 parts! {
-    /// What is wrong with a plan. Which of these an operation can find, its table says: a plan
-    /// that is wrong in itself cannot be made, so it is one of another shard or of another time.
+    /// The defect of a plan. The table of an operation states which of them it can find. A plan
+    /// that is invalid in itself cannot be built, so the plan is for another shard or outdated.
     plan, PLANS: "SplitInvalid" SplitValidationError {
         StartMismatch, EndMismatch, ChildCursorAhead, ParentCursorOutOfBounds,
     } never {
@@ -220,7 +219,7 @@ parts! {
     }
 }
 
-/// Operations that replay by their id, each of which must have been replayed.
+/// Operations with an op id. Each must have been replayed.
 pub const REPLAYS: &[&str] = &[
     "checkpoint",
     "complete",
@@ -239,7 +238,7 @@ pub const REPLAYS: &[&str] = &[
 ];
 
 impl Operation {
-    /// The names of all refusals that must be seen, as [`name`] gives them.
+    /// The names, by [`name`], of all refusals that must be seen.
     fn expected(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.refusals.iter().flat_map(|refusal| match *refusal {
             // Those are failures, not refusals.
@@ -251,13 +250,13 @@ impl Operation {
     }
 }
 
-/// What worlds around a store do not show, or count apart.
+/// Refusals that worlds around a store never return, or count separately.
 const NOT_AROUND_A_STORE: &[(&str, &str)] = &[
-    ("BackendError(NotApplied)", "counted apart"),
-    ("BackendError(Unknown)", "counted apart"),
+    ("BackendError(NotApplied)", "counted separately"),
+    ("BackendError(Unknown)", "counted separately"),
     ("BackendError(Corrupt)", "only shards are damaged, so only some operations meet it"),
-    ("ResourceExhausted", "it is memory that is short there, of bytes for a record"),
-    ("Throttled", "claims are not held back there"),
+    ("ResourceExhausted", "only the in-memory backend has a byte budget for records"),
+    ("Throttled", "claims are not throttled there"),
     ("FenceExhausted", "fences are not raised that far there"),
 ];
 
@@ -266,7 +265,7 @@ const NOT_AROUND_A_STORE: &[(&str, &str)] = &[
 pub fn missing(tally: &Tally) -> Vec<String> {
     let mut missing = missing_answers(tally, |_| true);
     for fault in Fault::ALL.iter().filter(|fault| !tally.faults.contains_key(fault)) {
-        missing.push(format!("there was never this fault: {}", fault.words()));
+        missing.push(format!("this fault never occurred: {}", fault.words()));
     }
     missing
 }
@@ -277,27 +276,27 @@ pub fn missing_around_a_store(tally: &Tally) -> Vec<String> {
     missing_answers(tally, |refusal| NOT_AROUND_A_STORE.iter().all(|(name, _)| *name != refusal))
 }
 
-fn missing_answers(tally: &Tally, is_demanded: impl Fn(&str) -> bool) -> Vec<String> {
+fn missing_answers(tally: &Tally, is_required: impl Fn(&str) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     for operation in OPERATIONS {
         let name = operation.name;
-        for refusal in operation.expected().filter(|refusal| is_demanded(refusal)) {
+        for refusal in operation.expected().filter(|refusal| is_required(refusal)) {
             if !tally.refusals.contains_key(&(name, refusal)) {
                 missing.push(format!("{name} was never refused for {refusal}"));
             }
         }
         if operation.refusals.contains(&"BackendError") {
-            let was_told = |it: &&str| tally.failures.contains_key(&(name, *it));
-            let unheard = INFRA.iter().copied().filter(|it| is_demanded(it) && !was_told(it));
-            missing.extend(unheard.map(|it| format!("nobody was told of a {name}: {it}")));
+            let was_returned = |it: &&str| tally.failures.contains_key(&(name, *it));
+            let unseen = INFRA.iter().copied().filter(|it| is_required(it) && !was_returned(it));
+            missing.extend(unseen.map(|it| format!("no sender of a {name} got: {it}")));
         }
         if !tally.accepted.contains_key(name) {
             missing.push(format!("{name} was never accepted"));
         }
     }
-    let has_config = ("create_run_with_shards", "ConfigMismatch");
-    if !tally.refusals.contains_key(&has_config) {
-        missing.push("no run was made again, with shards, in another configuration".into());
+    let config_mismatch = ("create_run_with_shards", "ConfigMismatch");
+    if !tally.refusals.contains_key(&config_mismatch) {
+        missing.push("create_run_with_shards was never refused for ConfigMismatch".into());
     }
     for plan in PLANS {
         if !tally.refusals.keys().any(|(_, refusal)| refusal == plan) {
@@ -310,7 +309,7 @@ fn missing_answers(tally: &Tally, is_demanded: impl Fn(&str) -> bool) -> Vec<Str
     missing
 }
 
-/// The name of a refusal, as the tables here have it.
+/// The name of a refusal in these tables.
 #[must_use]
 pub const fn name(refusal: &CoordError) -> &'static str {
     match refusal {
@@ -361,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_operation_can_find_wrong_with_a_plan_is_among_what_can_be_found() {
+    fn every_plan_defect_of_an_operation_is_known() {
         for operation in OPERATIONS {
             assert!(operation.plans.iter().all(|plan| PLANS.contains(plan)), "{}", operation.name);
         }

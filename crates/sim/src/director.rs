@@ -1,18 +1,18 @@
-//! The director of a world around the run protocol: it decides who acts when.
+//! The director of a world around the run protocol: it decides which actor acts when.
 //!
-//! One thread, one stream of chance, no map whose order could differ: the same seed gives the same
-//! bytes. A world has two phases. In *chaos* everything goes wrong that can. Then it *heals*, and
-//! everything must come to an end.
+//! It uses one thread, one random stream and ordered maps only, so the same seed gives the same
+//! trace. A world has two phases. In *chaos* faults occur. Then the world *heals*: faults stop, and
+//! every run must end.
 //!
-//! What the actors talk to is a [`Subject`]: the in-memory reference ([`crate::memory`]) or the
-//! stored coordinator ([`crate::stored`]). The subject says what can go wrong around it, and judges
-//! what takes effect and what is answered.
+//! The actors call a [`Subject`]: the in-memory reference ([`crate::memory`]) or the stored
+//! coordinator ([`crate::stored`]). The subject injects its own faults, and judges effects and
+//! answers.
 
 mod acts;
 mod healing;
 mod subject;
 
-pub(crate) use subject::{Ask, AskReply, Subject};
+pub(crate) use subject::{CallReply, CallRequest, Subject};
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use crate::runtime::fault::StoreFault;
 use crate::tally::RunTally;
 use crate::trace::Trace;
 
-/// How long a call may take before it counts as stuck.
+/// Age at which a call counts as stuck.
 const STUCK_MS: u64 = 60_000;
 
 pub(crate) type Findings = Vec<Finding>;
@@ -54,7 +54,7 @@ pub(crate) struct Tenant {
     pub(crate) workers: Vec<Worker>,
     pub(crate) operator: Operator,
     pub(crate) next_run: u64,
-    /// Whether nothing more can be registered.
+    /// Whether no further shard can be registered.
     pub(crate) full: bool,
 }
 
@@ -68,17 +68,17 @@ pub(crate) struct Call {
     name: &'static str,
 }
 
-/// What is going to happen at some time.
-pub(crate) enum Later<L> {
+/// A scheduled event.
+pub(crate) enum Scheduled<L> {
     Start(usize),
     Resume(usize),
-    Of(L),
+    OfSubject(L),
 }
 
-/// What tasks report.
+/// What tasks report to the director.
 enum Report<P> {
     Opened { process: usize, life: u32, port: P },
-    Answered { task: TaskId, told: AskReply },
+    Answered { task: TaskId, reply: CallReply },
 }
 
 type Reports<P> = Arc<Mutex<Vec<Report<P>>>>;
@@ -92,7 +92,7 @@ pub(crate) struct Director<S: Subject> {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) open_runs: usize,
     pub(crate) calls: BTreeMap<TaskId, Call>,
-    later: Agenda<Later<S::Later>>,
+    agenda: Agenda<Scheduled<S::Scheduled>>,
     pub(crate) next_op: u64,
     pub(crate) next_act_us: u64,
     pub(crate) healed: bool,
@@ -102,15 +102,15 @@ pub(crate) struct Director<S: Subject> {
     pub(crate) subject: S,
 }
 
-/// How a world is peopled.
+/// The processes and actors of a world.
 pub(crate) struct Cast {
     pub(crate) processes: usize,
     pub(crate) tenants: Vec<Tenant>,
-    /// How many runs a tenant works on at once.
+    /// Number of runs that a tenant works on at a time.
     pub(crate) open_runs: usize,
 }
 
-/// What a world leaves behind.
+/// The result of a world.
 pub(crate) struct Lived {
     pub(crate) findings: Findings,
     pub(crate) tally: RunTally,
@@ -128,7 +128,7 @@ impl<S: Subject> Director<S> {
             tenants,
             open_runs,
             calls: BTreeMap::new(),
-            later: Agenda::default(),
+            agenda: Agenda::default(),
             next_op: 0,
             next_act_us: BEGINNING_US,
             healed: false,
@@ -147,17 +147,8 @@ impl<S: Subject> Director<S> {
 
     /// Runs chaos and healing.
     pub(crate) fn live(mut self, acts: u64) -> Lived {
-        // A panic ends the world, so nothing sees what it left half done.
-        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
-        let findings = match lived {
-            Ok(result) => result.err().unwrap_or_default(),
-            Err(payload) => {
-                vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }]
-            }
-        };
-        for finding in &findings {
-            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
-        }
+        let findings = findings_of(|| self.chaos(acts).and_then(|()| self.heal()));
+        self.trace.violations(&findings);
         self.tally.counts.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
         self.subject.count(&mut self.tally);
         Lived { findings, tally: self.tally, trace: self.trace }
@@ -171,7 +162,7 @@ impl<S: Subject> Director<S> {
         }
     }
 
-    /// Reports, from a task of a process, that its port is there.
+    /// A report, for a task of a process, that its port is open.
     pub(crate) fn opening(&self, process: usize) -> impl FnOnce(S::Port) + Send + use<S> {
         let life = self.processes.get(process).map_or(0, |state| state.life);
         let reports = Arc::clone(&self.reports);
@@ -191,23 +182,23 @@ impl<S: Subject> Director<S> {
     pub(crate) fn call(
         &mut self,
         process: usize,
-        ask: Ask,
+        sent: CallRequest,
         actor: Option<Actor>,
         intent: Option<Intent>,
         attempts: u32,
     ) -> Option<TaskId> {
         let port = self.processes.get(process)?.port.clone()?;
         let (reports, clock) = (Arc::clone(&self.reports), self.clock.clone());
-        let (name, since_ms) = (ask.name(), self.clock.now_ms());
-        let put = self.subject.put(port, ask.clone(), process);
+        let (name, since_ms) = (sent.name(), self.clock.now_ms());
+        let put = self.subject.put(port, sent.clone(), process);
         let task = self.clock.spawn(TaskOwner::Process(process), async move {
-            let told = put.await;
+            let reply = put.await;
             if let Some(task) = clock.current() {
-                report(&reports, Report::Answered { task, told });
+                report(&reports, Report::Answered { task, reply });
             }
         });
         let call = Call { actor, process, intent, attempts, since_ms, name };
-        S::called(self, task, ask, &call);
+        S::called(self, task, sent, &call);
         self.calls.insert(task, call);
         Some(task)
     }
@@ -227,9 +218,9 @@ impl<S: Subject> Director<S> {
         self.trace.line(format_args!("{now} {text}"));
     }
 
-    pub(crate) fn after_ms(&mut self, delay_ms: u64, what: Later<S::Later>) {
+    pub(crate) fn after_ms(&mut self, delay_ms: u64, what: Scheduled<S::Scheduled>) {
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.schedule(at, what);
+        self.agenda.schedule(at, what);
     }
 
     /// Runs tasks and time until the next act.
@@ -243,51 +234,48 @@ impl<S: Subject> Director<S> {
                 return Ok(());
             }
             let of_subject = self.subject.next_moment_us(now);
-            let later = self.later.next_us();
-            let timer = self.executor.next_timer_us();
-            let moments = [timer, of_subject, later, Some(self.next_act_us)];
-            let next = moments.into_iter().flatten().min().unwrap_or(now);
-            self.executor.advance_to(next.max(now));
+            let later = self.agenda.next_us();
+            self.executor.advance_to_first([of_subject, later, Some(self.next_act_us)]);
             self.subject.time_passed();
             self.settle()?;
-            self.do_later();
+            self.run_due();
         }
     }
 
-    /// Judges what took effect, then what was answered.
+    /// Judges effects, then answers.
     fn settle(&mut self) -> Result<(), Findings> {
         S::follow(self)?;
         let reports = std::mem::take(&mut *lock(&self.reports));
         for report in reports {
             match report {
                 Report::Opened { process, life, port } => self.opened(process, life, port),
-                Report::Answered { task, told } => self.answered(task, told)?,
+                Report::Answered { task, reply } => self.answered(task, reply)?,
             }
         }
         Ok(())
     }
 
-    fn answered(&mut self, task: TaskId, told: AskReply) -> Result<(), Findings> {
+    fn answered(&mut self, task: TaskId, reply: CallReply) -> Result<(), Findings> {
         let Some(call) = self.calls.remove(&task) else { return Ok(()) };
-        self.note_answer(&call, &told);
-        S::judge_answer(self, task, &told).map_err(|finding| vec![finding])?;
-        if let (Some(actor), Some(intent), AskReply::Answer(answer)) =
-            (call.actor, call.intent, told)
+        self.note_answer(&call, &reply);
+        S::judge_answer(self, task, &reply).map_err(|finding| vec![finding])?;
+        if let (Some(actor), Some(intent), CallReply::Answer(answer)) =
+            (call.actor, call.intent, reply)
         {
             self.learn(actor, intent, call.attempts, &answer);
         }
         Ok(())
     }
 
-    fn note_answer(&mut self, call: &Call, told: &AskReply) {
+    fn note_answer(&mut self, call: &Call, reply: &CallReply) {
         let request = call.intent.as_ref().map(|intent| &intent.request);
         let run = request.map_or(0, |request| request.run_id().as_raw());
         let shard = request.and_then(|it| it.shard_id()).map_or(0, |it| it.as_raw());
         let op = request.and_then(|it| it.op_id()).map_or(0, |it| it.as_raw());
-        let outcome = match told {
-            AskReply::Collected(Ok(_)) | AskReply::Active(Ok(_)) => "ok",
-            AskReply::Collected(Err(_)) | AskReply::Active(Err(_)) => "failed",
-            AskReply::Answer(answer) => match &**answer {
+        let outcome = match reply {
+            CallReply::Collected(Ok(_)) | CallReply::Active(Ok(_)) => "ok",
+            CallReply::Collected(Err(_)) | CallReply::Active(Err(_)) => "failed",
+            CallReply::Answer(answer) => match &**answer {
                 Ok(reply) if reply.is_replay() => "replayed",
                 Ok(_) => "ok",
                 answer @ Err(_) if is_unknown(answer) => "unknown",
@@ -382,14 +370,14 @@ impl Tenant {
         (0..).zip(workers).map(tenant).collect()
     }
 
-    /// The account of a tenant that has nothing yet.
-    pub(crate) fn account(&self) -> (TenantId, TenantModel) {
+    /// The model of the tenant before its first run.
+    pub(crate) fn new_model(&self) -> (TenantId, TenantModel) {
         let workers = self.workers.len() as u32;
         let (runs, cooldowns) = (BTreeMap::new(), BTreeMap::new());
         (self.id, TenantModel { tag: self.tag, workers, runs, cooldowns })
     }
 
-    /// An operator whose manifest did not fit tries a smaller one, down to none.
+    /// After a manifest that exceeds a limit, the operator halves the next one, down to none.
     fn learn_limits(&mut self, request: &Request, answer: &Answer) {
         if let (
             Some(shards),
@@ -407,7 +395,7 @@ impl Tenant {
     }
 }
 
-/// Whether it is worth to retry with the same id.
+/// Whether a retry with the same op id may succeed.
 pub(crate) const fn is_retryable(answer: &Answer) -> bool {
     match answer {
         Err(CoordError::BackendError(error)) => error.is_retryable(),
@@ -424,12 +412,21 @@ fn report<P>(reports: &Mutex<Vec<Report<P>>>, report: Report<P>) {
     lock(reports).push(report);
 }
 
-/// What is inside is whole after every statement.
+/// Locks, also after a panic: the state is consistent after every statement.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+/// Runs a world to its end, and returns what the oracles found. A panic is a finding as well: it
+/// ends the world, so its half-done state is never read.
+pub(crate) fn findings_of(live: impl FnOnce() -> Result<(), Findings>) -> Findings {
+    match catch_unwind(AssertUnwindSafe(live)) {
+        Ok(lived) => lived.err().unwrap_or_default(),
+        Err(payload) => vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }],
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic").into()
 }

@@ -1,6 +1,6 @@
-//! What can go wrong around the system, by name, so that a sweep can say what it has seen.
+//! Faults around the system, by name, so that a sweep can report which occurred.
 
-/// Declares the faults, each with the words by which tables name it.
+/// Declares faults, each with its name in tables.
 macro_rules! faults {
     ($(#[$about:meta])+ $kind:ident { $($name:ident = $words:literal,)+ }) => {
         $(#[$about])+
@@ -13,7 +13,7 @@ macro_rules! faults {
             /// Every fault.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The words by which tables name it.
+            /// Name in tables.
             #[must_use]
             pub const fn words(self) -> &'static str {
                 match self {
@@ -27,7 +27,7 @@ macro_rules! faults {
 pub(crate) use faults;
 
 faults! {
-    /// Something that goes wrong around the system.
+    /// A fault around the in-memory reference.
     Fault {
         RequestLost = "request lost",
         RequestDelayed = "request delayed",
@@ -40,42 +40,42 @@ faults! {
         Reordered = "message overtook an earlier one",
         WorkerAsleep = "worker paused",
         WorkerAsleepBeyondLease = "worker paused for longer than its leases",
-        WorkerCrashed = "worker crashed and forgot everything",
+        WorkerCrashed = "worker crashed and lost its state",
         ClockJumped = "clock jumped forward",
-        DeadlineHit = "something was asked at the very moment of a deadline",
+        DeadlineHit = "a request was sent exactly at a deadline",
         ClockSetBack = "a caller's clock was set back",
         Retried = "an unknown outcome was retried with the same op id",
         GaveUp = "an unknown outcome was never resolved",
         Zombie = "a lease was used after its worker had lost it",
         Resent = "an old request was sent again",
-        OpIdReused = "an op id was used again for something else",
+        OpIdReused = "an op id was used again for another operation",
         CursorRegressed = "a cursor was sent back",
         CursorOutOfRange = "a cursor was sent out of its shard",
         CursorOversized = "a key or token longer than allowed was sent",
         CursorMalformed = "a cursor without a key was sent",
         DetailOversized = "a park detail longer than allowed was sent",
         PlanStale = "a split was planned on progress that was never accepted",
-        TenantForged = "a lease was shown in another tenant's name",
-        TenantForeign = "another tenant's shards were asked for",
-        OwnerForged = "another worker's fence was shown",
-        FenceForged = "a fence that was never granted was shown",
-        ShardUnknown = "a shard or run that does not exist was asked for",
-        ManifestInvalid = "a manifest that is none was registered",
-        EndedRunTouched = "something was asked of a run that has ended",
+        TenantForged = "a lease was used in another tenant's name",
+        TenantForeign = "another tenant's shards were requested",
+        OwnerForged = "another worker's fence was used",
+        FenceForged = "a fence that was never granted was used",
+        ShardUnknown = "a missing shard or run was requested",
+        ManifestInvalid = "an invalid manifest was registered",
+        EndedRunTouched = "a request named an ended run",
         BytesScarce = "the backend had few bytes",
         ShardsScarce = "the backend allowed few shards",
         FencesScarce = "fences were about to run out",
         FloorRaised = "a backup was restored and the fence floor rose",
-        ResidualChanged = "a forgotten residual split was sent again with another plan",
+        ResidualChanged = "an evicted residual split was sent again with another plan",
         PlanForeign = "a split was planned on another shard's range",
-        InfraNotApplied = "the machinery below failed and nothing was applied",
-        InfraUnknownApplied = "the machinery below failed after it had applied the request",
-        InfraUnknownNotApplied = "the machinery below failed unheard, and nothing was applied",
-        InfraCorrupt = "the machinery below met corrupt data",
+        InfraNotApplied = "the infrastructure failed and nothing was applied",
+        InfraUnknownApplied = "the infrastructure failed after it had applied the request",
+        InfraUnknownNotApplied = "the infrastructure failed, outcome unknown, and applied nothing",
+        InfraCorrupt = "the infrastructure found corrupt data",
     }
 }
 
-/// Complaints about faults that never came.
+/// Complaints about faults that never occurred.
 pub(crate) fn never<'n>(unseen: impl Iterator<Item = &'n str>) -> Vec<String> {
-    unseen.map(|words| format!("there was never this fault: {words}")).collect()
+    unseen.map(|words| format!("this fault never occurred: {words}")).collect()
 }

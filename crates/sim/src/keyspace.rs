@@ -1,12 +1,12 @@
 //! A keyspace small enough to count every key.
 //!
-//! A *point* is a number; its key begins with the tenant's tag, so that a key in the wrong hands
-//! gives itself away, and varies in length, so that order is not decided by the first byte alone.
+//! A *point* is a number. Its key begins with the tenant's tag, so a key of another tenant is
+//! recognisable. Keys vary in length, so that the first byte alone does not decide their order.
 
-/// A place in the keyspace.
+/// A position in the keyspace.
 pub type Point = u16;
 
-/// How many points there are. The key of the one behind the last is a valid end of a range.
+/// Number of points. The key of this number is a valid end of a range.
 pub const POINTS: Point = 160;
 
 /// The key of a point.
@@ -21,7 +21,7 @@ pub fn key(tag: u8, point: Point) -> Vec<u8> {
     }
 }
 
-/// The first point whose key is not below `key`, for a key of any shape.
+/// The first point whose key is not below `key`, which need not be the key of a point.
 #[must_use]
 pub fn point_at_or_after(tag: u8, bound: &[u8]) -> Point {
     let (mut low, mut high) = (0, POINTS);
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_in_the_order_of_their_points() {
+    fn keys_have_the_order_of_their_points() {
         let keys: Vec<_> = (0..=POINTS).map(|point| key(b'A', point)).collect();
         assert!(keys.array_windows().all(|[left, right]| left < right));
     }
 
     #[test]
-    fn points_are_found_by_keys_and_by_what_lies_between() {
+    fn keys_between_points_lead_to_the_next_point() {
         for point in 0..=POINTS {
             assert_eq!(point_at_or_after(b'A', &key(b'A', point)), point);
         }

@@ -1,12 +1,12 @@
 //! Deterministic worlds around the run and cluster protocols, and the oracles that judge them.
 //!
-//! A world draws everything from one seed: tenants, workers with beliefs of their own, an operator
-//! per tenant, messages that are lost, delayed, repeated and reordered, clocks that jump. One
-//! director, in `director.rs`, runs the actors against a subject: the in-memory reference
-//! ([`memory`]) or the stored coordinator on a simulated store ([`stored`]). The [`oracle`]s
-//! compare what took effect with a [`model`] of what was accepted before. A [`sweep`] runs many
-//! seeds. It fails if an oracle finds a violation, or if something that can happen did not. The
-//! module [`planted`] shows with bugs made on purpose that every oracle can fail.
+//! A world draws everything from one seed: tenants with workers and an operator, messages that are
+//! lost, delayed, repeated and reordered, and clocks that jump. One director, in `director.rs`,
+//! runs the actors against a subject: the in-memory reference ([`memory`]) or the stored
+//! coordinator on a simulated store ([`stored`]). The [`oracle`]s compare each effect with a
+//! [`model`] of all accepted requests. A [`sweep`] runs many seeds. It fails if an oracle is
+//! violated, or if a required fault or answer did not occur. The module [`planted`] shows with
+//! planted bugs that every oracle can fail.
 //!
 //! The module [`workers`] runs the real worker loop, and [`clusters`] runs nodes and gates.
 #![forbid(unsafe_code)]

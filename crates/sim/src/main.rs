@@ -11,45 +11,45 @@ use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
 use shardwright_sim::planted::workers::WorkerBug;
-use shardwright_sim::planted::{Bug, Found, find_named};
+use shardwright_sim::planted::{Defect, Found, find_named};
 use shardwright_sim::stored::StoredWorld;
 use shardwright_sim::sweep::{Sweep, World};
 use shardwright_sim::workers::WorkerWorld;
 
-/// Lives through seeded worlds around the run protocol and judges what happens.
+/// Simulate seeded worlds and check every oracle.
 #[derive(Parser)]
 #[command(name = "sim", args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How many seeds to live through.
+    /// Number of seeds to simulate.
     #[arg(long, default_value_t = 1_000, conflicts_with = "seed")]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     start: u64,
-    /// Live through one seed and print all of its trace.
+    /// Simulate one seed and print its whole trace.
     #[arg(long)]
     seed: Option<u64>,
-    /// Steps of chaos per seed; by default as many as the tests take.
+    /// Acts of chaos per seed [default: as many as in the tests].
     #[arg(long)]
     steps: Option<u64>,
-    /// The stored engine on a simulated store and network, and not the in-memory backend.
+    /// Simulate the stored coordinator on a simulated store and network.
     #[arg(long, conflicts_with = "clusters")]
     engine: bool,
-    /// Nodes, gates and leaders of a cluster on a simulated store and network.
+    /// Simulate nodes, gates and leaders of a cluster on a simulated store and network.
     #[arg(long)]
     clusters: bool,
-    /// The real worker loop with a scripted source, handler and sink.
+    /// Simulate the worker loop with a scripted source, handler and sink.
     #[arg(long, conflicts_with_all = ["engine", "clusters"])]
     workers: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Plant every known bug, one at a time, and show which seed and oracle detection it.
+    /// Plant every known bug, one at a time, and print the seed and the oracle that detect it.
     Planted {
-        /// Only bugs whose name contains NAME.
+        /// Plant only bugs whose name contains NAME.
         name: Option<String>,
     },
 }
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one seed with its whole trace, or many; false if a sweep fails or a violation is found.
+/// Runs one seed with its whole trace, or a sweep. Returns false if an oracle fails.
 fn run<W: World>(arguments: &Arguments) -> bool {
     let acts = arguments.steps.unwrap_or(W::ACTS);
     match arguments.seed {
@@ -101,27 +101,17 @@ fn replay<W: World>(seed: u64, acts: u64) -> bool {
 }
 
 fn find_planted(name: &str) -> bool {
-    let (protocol, stored) = (all_found::<ProtocolBug>(name), all_found::<StoredBug>(name));
-    let (clusters, workers) = (all_found::<ClusterBug>(name), all_found::<WorkerBug>(name));
-    protocol & stored & clusters & workers
-}
-
-/// Looks for the bugs of one kind of world; false if one escaped.
-fn all_found<B: Bug>(name: &str) -> bool {
-    let mut all_caught = true;
-    for Found { defect, detection } in find_named::<B>(name) {
-        let (name, sentence) = (defect.name, defect.sentence);
-        match detection {
-            Some(detection) => println!(
-                "{name:<26} seed {:>3}  {sentence:<66} {}",
-                detection.seed,
-                detection.oracles.join(", "),
-            ),
-            None => {
-                all_caught = false;
-                println!("{name:<26} NOT CAUGHT  {sentence}");
-            }
-        }
+    let mut found = find_named::<ProtocolBug>(name);
+    found.extend(find_named::<StoredBug>(name));
+    found.extend(find_named::<ClusterBug>(name));
+    found.extend(find_named::<WorkerBug>(name));
+    for Found { defect: Defect { name, sentence, seam, caught_by, .. }, seed } in &found {
+        let seed = seed.map_or("ESCAPED".to_owned(), |seed| format!("seed {seed}"));
+        let seam = format!("{seam:?}");
+        println!("{name:<27} {seed:<9} {seam:<12} {caught_by:<36} {sentence}");
     }
-    all_caught
+    let escaped = found.iter().filter(|bug| bug.seed.is_none()).count();
+    let of_output = found.iter().filter(|bug| bug.defect.seam.is_output()).count();
+    println!("{} bugs, of which {of_output} only change output; {escaped} escaped", found.len());
+    escaped == 0
 }

@@ -1,8 +1,8 @@
 //! Worlds around the in-memory reference.
 //!
-//! The reference executes one request at a time, so each is judged by itself: with its answer, its
-//! events, and its run before and after. Between the processes of the workers and the server is a
-//! wire that loses, delays, repeats and reorders messages.
+//! The reference executes one request at a time, so each request is judged on its own: with its
+//! answer, its events, and its run before and after. The link between the workers' processes and
+//! the server loses, delays, repeats and reorders messages.
 
 mod acts;
 mod reference;
@@ -24,7 +24,9 @@ use server::{Entry, Executed, Server};
 
 use crate::actor::Actor;
 use crate::coverage;
-use crate::director::{Ask, AskReply, Call, Cast, Director, Findings, Lived, Subject, Tenant};
+use crate::director::{
+    Call, CallReply, CallRequest, Cast, Director, Findings, Lived, Subject, Tenant,
+};
 use crate::fault::Fault;
 use crate::keyspace::Point;
 use crate::model::Model;
@@ -42,9 +44,9 @@ use crate::tally::{RunTally, Tally};
 use crate::trace::Trace;
 use crate::visible::{self, RunView};
 
-/// How often all runs are looked at, and not only the one that a request is about.
+/// Number of requests between two checks of all runs.
 const LOOK_AROUND: u64 = 32;
-/// How many processes the workers live in.
+/// Number of processes.
 const PROCESSES: usize = 5;
 
 pub(crate) type Address = (TenantId, RunId);
@@ -52,10 +54,10 @@ type MemoryDirector = Director<Memory>;
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 2_000;
-/// From how many seeds on a sweep must have seen everything.
+/// Number of seeds from which on a sweep must have seen every fault and refusal.
 pub const FULL_SWEEP: u64 = 1_000;
 
-/// What a world leaves behind.
+/// The result of a world.
 pub type Report = sweep::Report<Tally>;
 
 /// Worlds around the in-memory reference.
@@ -108,8 +110,7 @@ impl World for MemoryWorld {
 
 /// Runs a world: `acts` of chaos around the in-memory reference, then healing.
 ///
-/// Where shards or bytes are scarce, a world may end early: nothing more fits in, and every run has
-/// ended. Then it heals, and another world takes over.
+/// If shards or bytes are scarce, chaos may end early: every run has ended, and no other run fits.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
     live_with(seed, acts, keep_trace, None)
@@ -134,8 +135,8 @@ pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<ProtocolBug
 }
 
 fn live_once(mut rng: Rng, acts: u64, trace: Trace, bug: Option<ProtocolBug>) -> Report {
-    let mut settings = Settings::draw(&mut rng);
-    let used = configured(bug, &mut settings);
+    let settings = Settings::draw(&mut rng);
+    let used = configured(bug, &settings);
     match InMemoryCoordinator::try_new(used.runtime) {
         Ok(coordinator) => {
             let world = world(coordinator, settings, rng, trace, bug);
@@ -149,14 +150,14 @@ fn live_once(mut rng: Rng, acts: u64, trace: Trace, bug: Option<ProtocolBug>) ->
     }
 }
 
-/// A call that was sent, which the server may execute more than once.
+/// A sent call. The server may execute it more than once.
 struct Sent {
     actor: Option<Actor>,
     request: Option<Request>,
     processed: Option<(Point, Point)>,
 }
 
-/// The reference, and what was accepted by it.
+/// The reference, and the model of what it accepted.
 pub(crate) struct Memory {
     clock: Clockwork,
     server: Arc<Server>,
@@ -178,7 +179,7 @@ fn world(
     let tenants = Tenant::all(&workers);
     let (per_tenant, total) = (runtime.max_shards_per_tenant, runtime.max_total_shards);
     let model = Model {
-        tenants: tenants.iter().map(Tenant::account).collect(),
+        tenants: tenants.iter().map(Tenant::new_model).collect(),
         limits: ShardLimits { per_tenant, total },
         cooldown_ms: runtime.claim_cooldown_interval_ms,
         skew_ms: 0,
@@ -187,7 +188,7 @@ fn world(
     };
     let clock = Clockwork::new(BEGINNING_US);
     let reference = Reference::new(coordinator, interface);
-    let system = Doctored::new(reference, bug, model.floor);
+    let system = Doctored::new(reference, bug);
     let server = Arc::new(Server::new(system, interface, Rng::new(rng.next())));
     let wire = FaultyWire::new(Arc::clone(&server), clock.clone(), Rng::new(rng.next()));
     let (views, sent) = (BTreeMap::new(), BTreeMap::new());
@@ -233,20 +234,20 @@ impl Memory {
             return Ok(());
         }
         let (tenant, run) = address;
-        let text = format!("run {run} of tenant {tenant} changed while others were asked about");
+        let text = format!("run {run} of tenant {tenant} changed, though no request named it");
         Err(vec![Finding { oracle: ISOLATION.name, text }])
     }
 
-    /// Looks at every run, and not only at the one of the last request.
-    fn look_around(&self) -> Result<(), Findings> {
+    /// Judges all runs, not only the one of the last request.
+    fn judge_all_runs(&self) -> Result<(), Findings> {
         let clock_ms = self.clock.now_ms();
         self.views.keys().try_for_each(|address| {
-            self.check_unchanged(*address, self.server.look_at(clock_ms, *address).as_ref())
+            self.check_unchanged(*address, self.server.view_run(clock_ms, *address).as_ref())
         })
     }
 }
 
-/// Neighbouring workers are offered different shards first.
+/// Judges that workers with neighbouring ids are offered different shards first.
 fn check_rotation(done: &Executed) -> Result<(), Findings> {
     let (
         Request::CollectClaimCandidates(CollectClaimCandidates { worker, .. }),
@@ -267,7 +268,7 @@ fn check_rotation(done: &Executed) -> Result<(), Findings> {
 
 impl Subject for Memory {
     type Port = FaultyWire;
-    type Later = std::convert::Infallible;
+    type Scheduled = std::convert::Infallible;
     const MISUSE: (u64, u64) = (190, 180);
 
     fn model(&self) -> &Model {
@@ -279,25 +280,32 @@ impl Subject for Memory {
         opened(director.subject.wire.clone());
     }
 
-    fn put(&self, port: FaultyWire, ask: Ask, _process: usize) -> BoxFuture<'static, AskReply> {
+    fn put(
+        &self,
+        port: FaultyWire,
+        sent: CallRequest,
+        _process: usize,
+    ) -> BoxFuture<'static, CallReply> {
         Box::pin(async move {
-            match ask {
-                Ask::Request { tenant, request, .. } => {
-                    AskReply::Answer(Box::new(port.call(tenant, request.as_ref()).await))
+            match sent {
+                CallRequest::Request { tenant, request, .. } => {
+                    CallReply::Answer(Box::new(port.call(tenant, request.as_ref()).await))
                 }
-                Ask::Collect(_) => AskReply::Collected(Ok(Vec::new())),
-                Ask::ListActive => AskReply::Active(Ok(Vec::new())),
+                CallRequest::Collect(_) => CallReply::Collected(Ok(Vec::new())),
+                CallRequest::ListActive => CallReply::Active(Ok(Vec::new())),
             }
         })
     }
 
-    fn called(director: &mut MemoryDirector, task: TaskId, ask: Ask, call: &Call) {
+    fn called(director: &mut MemoryDirector, task: TaskId, sent: CallRequest, call: &Call) {
         let actor = call.actor;
-        let sent = match ask {
-            Ask::Request { request, processed, .. } => {
+        let sent = match sent {
+            CallRequest::Request { request, processed, .. } => {
                 Sent { actor, request: Some(request), processed }
             }
-            Ask::Collect(_) | Ask::ListActive => Sent { actor, request: None, processed: None },
+            CallRequest::Collect(_) | CallRequest::ListActive => {
+                Sent { actor, request: None, processed: None }
+            }
         };
         director.subject.sent.insert(task, sent);
     }
@@ -321,7 +329,7 @@ impl Subject for Memory {
         for late in director.subject.wire.take_late() {
             let sent = director.subject.sent.get(&late.task);
             let sent = sent.and_then(|sent| Some((sent.actor?, sent.request.clone()?)));
-            // A worker that moved on still accepts a shard that it is granted late.
+            // A worker that has moved on still accepts a late grant.
             if let (Some((actor, request)), Ok(Reply::Granted(_))) = (sent, &late.answer) {
                 director.learn_outcome(actor, &request, &late.answer);
             }
@@ -329,8 +337,8 @@ impl Subject for Memory {
         Ok(())
     }
 
-    fn judge_answer(_: &mut MemoryDirector, _: TaskId, _: &AskReply) -> Result<(), Finding> {
-        // The wire changes no answer, and the server's are judged where they are given.
+    fn judge_answer(_: &mut MemoryDirector, _: TaskId, _: &CallReply) -> Result<(), Finding> {
+        // The link changes no answer. The server's answers are judged when it executes requests.
         Ok(())
     }
 
@@ -344,7 +352,7 @@ impl Subject for Memory {
 
     fn act(director: &mut MemoryDirector) -> Result<(), Findings> {
         if director.tally.counts.chaos_steps.is_multiple_of(LOOK_AROUND) {
-            director.subject.look_around()?;
+            director.subject.judge_all_runs()?;
         }
         match director.rng.below(1_000) {
             0..860 => acts::worker_act(director),
@@ -369,8 +377,8 @@ impl Subject for Memory {
     fn is_exhausted(director: &MemoryDirector) -> bool {
         director.tenants.iter().all(|tenant| {
             tenant.full
-                && director.subject.model.tenants.get(&tenant.id).is_some_and(|account| {
-                    account.runs.values().all(|run| run.status.is_terminal())
+                && director.subject.model.tenants.get(&tenant.id).is_some_and(|tenant_model| {
+                    tenant_model.runs.values().all(|run| run.status.is_terminal())
                 })
         })
     }
@@ -379,8 +387,8 @@ impl Subject for Memory {
         director.subject.scarce.is_some() && director.rng.chance(150)
     }
 
-    fn happen(_: &mut MemoryDirector, later: std::convert::Infallible) {
-        match later {}
+    fn run_scheduled(_: &mut MemoryDirector, event: std::convert::Infallible) {
+        match event {}
     }
 
     fn heal(director: &mut MemoryDirector) {
@@ -389,7 +397,7 @@ impl Subject for Memory {
     }
 
     fn conclude(director: &mut MemoryDirector) -> Result<(), Findings> {
-        director.subject.look_around()
+        director.subject.judge_all_runs()
     }
 
     fn count(&self, tally: &mut RunTally) {
@@ -425,7 +433,7 @@ mod tests {
     use crate::sweep::Sweep;
 
     #[test]
-    fn a_sweep_in_which_little_happens_fails() {
+    fn sweep_without_enough_activity_fails() {
         let tally = Tally { seeds: FULL_SWEEP, steps: 100, accepted_steps: 29, ..Tally::default() };
         let idle = Tally { steps: 100, ended_steps: 21, chaos_steps: 99, ..Tally::default() };
         let remarks = MemoryWorld::remark(100, &idle).into_iter().map(|text| (7, text)).collect();
@@ -436,9 +444,9 @@ mod tests {
             "only 0 of 100 steps were refused",
             "seed 7 spent 21 %",
             "seed 7 had only 99 acts of chaos",
-            "nobody was told of a renew: BackendError(Corrupt)",
+            "no sender of a renew got: BackendError(Corrupt)",
             "renew was never refused for LeaseExpired",
-            "never this fault: request lost",
+            "this fault never occurred: request lost",
             "checkpoint was never replayed",
         ] {
             assert!(complaints.contains(expected), "{expected}");

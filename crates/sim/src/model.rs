@@ -1,7 +1,7 @@
-//! What must be true, going by what was accepted.
+//! A model of every run, computed from accepted requests only.
 //!
-//! A second, independent account of every run: it believes the answers that the system gave and
-//! nothing that the system stores. Oracles hold new answers, and what is visible, against it.
+//! It is independent of the product: it uses the answers of the system, and nothing that the system
+//! stores. The oracles compare new answers and the visible state with it.
 
 mod apply;
 mod room;
@@ -14,32 +14,32 @@ use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{RunConfig, RunStatus, ShardLimits, ShardStatus};
 
 use crate::keyspace::{POINTS, points_in};
-pub use room::{Demand, Room};
-pub use shard::{OpMemory, Remembered, ShardModel};
+pub use room::{Allocation, Room};
+pub use shard::{LoggedOp, OpLog, ShardModel};
 
-/// The account of all tenants.
+/// The model of all tenants.
 #[derive(Debug)]
 pub struct Model {
-    /// Every tenant that there is.
+    /// Every tenant.
     pub tenants: BTreeMap<TenantId, TenantModel>,
-    /// How many shards there may be.
+    /// Limits on the number of shards.
     pub limits: ShardLimits,
-    /// How long a worker waits between two claims.
+    /// Minimum time between two claims of a worker.
     pub cooldown_ms: u64,
-    /// How long after its deadline a lease is still left alone.
+    /// Time after its deadline for which a lease is still respected.
     pub skew_ms: u64,
-    /// No fence below this one is granted or accepted.
+    /// The lowest fence that is granted and accepted.
     pub floor: u64,
-    /// How many bytes all shards together may take, where that is bounded.
+    /// Byte budget of all shards together, if there is one.
     pub bytes_capacity: Option<usize>,
 }
 
-/// The account of one tenant.
+/// The model of one tenant.
 #[derive(Debug)]
 pub struct TenantModel {
     /// First byte of all its keys, tokens and metadata.
     pub tag: u8,
-    /// How many workers it has.
+    /// Number of its workers.
     pub workers: u32,
     /// Its runs.
     pub runs: BTreeMap<RunId, RunModel>,
@@ -47,16 +47,16 @@ pub struct TenantModel {
     pub cooldowns: BTreeMap<WorkerId, LogicalTime>,
 }
 
-/// The account of one run.
+/// The model of one run.
 #[derive(Clone, Debug)]
 pub struct RunModel {
-    /// How it is worked on.
+    /// Its configuration.
     pub config: RunConfig,
-    /// Where it stands.
+    /// Its status.
     pub status: RunStatus,
-    /// Whether it hands out nothing.
+    /// Whether it is paused.
     pub paused: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: LogicalTime,
     /// When it ended.
     pub completed_at: Option<LogicalTime>,
@@ -64,32 +64,32 @@ pub struct RunModel {
     pub manifest: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its shards.
     pub shards: BTreeMap<ShardId, ShardModel>,
-    /// What was done to it lately.
-    pub ops: OpMemory,
-    /// The greatest watermark that anybody was told.
+    /// Its op log.
+    pub ops: OpLog,
+    /// The highest watermark that was shown.
     pub watermark: Option<Box<[u8]>>,
     /// The points that accepted work covers.
     pub processed: BTreeSet<u16>,
-    /// Who found nothing to claim, and until when it counts as waiting.
+    /// Workers that found nothing to claim, and until when each counts as waiting.
     pub waiting: BTreeMap<WorkerId, LogicalTime>,
     /// The latest time that any caller's clock showed.
     pub latest: LogicalTime,
 }
 
 impl Model {
-    /// The account of a run, if there is one.
+    /// The model of a run, if it exists.
     #[must_use]
     pub fn run(&self, tenant: TenantId, run: RunId) -> Option<&RunModel> {
         self.tenants.get(&tenant).and_then(|tenant| tenant.runs.get(&run))
     }
 
-    /// The account of a shard, if there is one.
+    /// The model of a shard, if it exists.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, run: RunId, shard: ShardId) -> Option<&ShardModel> {
         self.run(tenant, run).and_then(|run| run.shards.get(&shard))
     }
 
-    /// How many shards a tenant has.
+    /// Number of shards of a tenant.
     #[must_use]
     pub fn shards_of(&self, tenant: TenantId) -> usize {
         self.tenants
@@ -97,7 +97,7 @@ impl Model {
             .map_or(0, |tenant| tenant.runs.values().map(|run| run.shards.len()).sum())
     }
 
-    /// How many shards there are in all.
+    /// Number of shards of all tenants.
     #[must_use]
     pub fn shards_in_all(&self) -> usize {
         self.tenants.keys().map(|tenant| self.shards_of(*tenant)).sum()
@@ -114,7 +114,7 @@ impl RunModel {
             completed_at: None,
             manifest: Vec::new(),
             shards: BTreeMap::new(),
-            ops: OpMemory::new(RUN_OP_LOG_CAPACITY),
+            ops: OpLog::new(RUN_OP_LOG_CAPACITY),
             watermark: None,
             processed: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl RunModel {
             .collect()
     }
 
-    /// How many shards could be acquired at `now`: none, if the run hands out nothing.
+    /// Number of shards that can be acquired at `now`. Zero if the run grants nothing.
     #[must_use]
     pub fn available(&self, now: LogicalTime) -> u32 {
         if self.paused || self.status != RunStatus::Active {
@@ -142,15 +142,15 @@ impl RunModel {
         self.shards.values().filter(|shard| shard.is_available(now)).count() as u32
     }
 
-    /// How many shards stand where `status` says.
+    /// Number of shards with a status.
     #[must_use]
     pub fn count(&self, status: ShardStatus) -> u32 {
         self.shards.values().filter(|shard| shard.status == status).count() as u32
     }
 
-    /// Whether a worker waits at `now` for the answer of some holder other than that of `except`.
+    /// Whether a worker has an open split request at `now`, on a shard other than `except`.
     #[must_use]
-    pub fn has_asked(&self, worker: WorkerId, now: LogicalTime, except: ShardId) -> bool {
+    pub fn has_open_request(&self, worker: WorkerId, now: LogicalTime, except: ShardId) -> bool {
         self.shards.iter().any(|(id, shard)| {
             *id != except && shard.open_request(now).is_some_and(|open| open.requester == worker)
         })

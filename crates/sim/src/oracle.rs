@@ -1,9 +1,9 @@
-//! The oracles: each a sentence that must be true of everything the system accepts and shows.
+//! The oracles: each is a claim that must hold for everything the system accepts and shows.
 //!
-//! An oracle sees one request with its outcome, what was visible before and after, and the
-//! [`Model`], which knows what was accepted before. Some judge before the model learns of the
-//! outcome, some after it did. Some sentences are about the world as a whole and are judged by
-//! the world: [`ISOLATION`], [`ROTATION`], [`LIVENESS`] and [`ASSERTIONS`].
+//! An oracle sees one request with its outcome, the visible state before and after, and the
+//! [`Model`] of everything accepted before. Some oracles judge before the outcome is applied to the
+//! model, some after. Some claims are about the world as a whole, and the world judges them:
+//! [`ISOLATION`], [`ROTATION`], [`LIVENESS`] and [`ASSERTIONS`].
 
 mod answers;
 mod effects;
@@ -21,26 +21,26 @@ use crate::model::{Model, RunModel, ShardModel};
 use crate::request::{Answer, Reply, Request, RequestExt};
 use crate::visible::RunView;
 
-/// One request and all that can be known of what it did.
+/// One request and everything observable about its effect.
 #[derive(Clone, Copy)]
 pub struct Observation<'a> {
-    /// What the caller's clock showed, or the earliest time at which it was decided.
+    /// The time on the caller's clock, or the earliest time of the decision.
     pub now: LogicalTime,
-    /// The latest time at which it was decided.
+    /// The latest time of the decision.
     pub until: LogicalTime,
-    /// Who asked.
+    /// The tenant of the sender.
     pub tenant: TenantId,
-    /// What was asked.
+    /// The request.
     pub request: &'a Request,
-    /// What was answered.
+    /// Its answer.
     pub outcome: &'a Answer,
-    /// What the system said happened.
+    /// The events that the system published.
     pub events: &'a [StateTransitionEvent],
     /// The run before.
     pub before: Option<&'a RunView>,
     /// The run after.
     pub after: Option<&'a RunView>,
-    /// The points that the sender had really processed under its lease, first and last.
+    /// The first and last point that the sender actually processed under its lease.
     pub processed: Option<(Point, Point)>,
 }
 
@@ -51,85 +51,91 @@ impl<'a> Observation<'a> {
         self.outcome.as_ref().ok().filter(|reply| !reply.is_replay() && !self.request.is_query())
     }
 
-    /// The lease under which a write took effect just now.
+    /// The lease of a write that took effect just now.
     #[must_use]
     pub fn write(&self) -> Option<&'a Lease> {
         self.request.lease().filter(|_| self.executed().is_some())
     }
 
-    /// The run that the request is about, as the model knows it.
+    /// The model of the request's run.
     #[must_use]
     pub fn run<'m>(&self, model: &'m Model) -> Option<&'m RunModel> {
         model.run(self.tenant, self.request.run_id())
     }
 
-    /// The shard that the request is about, as the model knows it.
+    /// The model of the request's shard.
     #[must_use]
     pub fn shard<'m>(&self, model: &'m Model) -> Option<&'m ShardModel> {
         model.shard(self.tenant, self.request.run_id(), self.request.shard_id()?)
     }
 }
 
-/// Whether an oracle is content, and if not, why.
+/// Ok if a claim holds, else the reason why it does not.
 pub type Verdict = Result<(), String>;
 
 type Judge = fn(&Observation<'_>, &Model) -> Verdict;
 
-/// One sentence, and how to tell whether it is true.
+/// One claim, and how to judge it.
 pub struct Oracle {
-    /// Its name, as reports and tables show it.
+    /// Name in reports and tables.
     pub name: &'static str,
-    /// What must be true.
+    /// The claim.
     pub sentence: &'static str,
     before: Option<Judge>,
     after: Option<Judge>,
+    /// Whether it can judge a commit of a store, without the answer.
+    judges_commits: bool,
 }
 
 impl Oracle {
     const fn before(name: &'static str, sentence: &'static str, judge: Judge) -> Self {
-        Self { name, sentence, before: Some(judge), after: None }
+        Self { name, sentence, before: Some(judge), after: None, judges_commits: true }
     }
 
     const fn after(name: &'static str, sentence: &'static str, judge: Judge) -> Self {
-        Self { name, sentence, before: None, after: Some(judge) }
+        Self { name, sentence, before: None, after: Some(judge), judges_commits: true }
     }
 
     const fn both(name: &'static str, sentence: &'static str, before: Judge, after: Judge) -> Self {
-        Self { name, sentence, before: Some(before), after: Some(after) }
+        Self { name, sentence, before: Some(before), after: Some(after), judges_commits: true }
     }
 
-    /// What it says of one request, going by what was accepted before.
+    /// The same oracle, for worlds that judge answers.
+    const fn of_answers(self) -> Self {
+        Self { judges_commits: false, ..self }
+    }
+
+    /// Its verdict on one request, before the request is applied to the model.
     pub(crate) fn verdict(&self, seen: &Observation<'_>, model: &Model) -> Verdict {
         self.before.map_or(Ok(()), |judge| judge(seen, model))
     }
 
     pub(crate) const fn of_the_world(name: &'static str, sentence: &'static str) -> Self {
-        Self { name, sentence, before: None, after: None }
+        Self { name, sentence, before: None, after: None, judges_commits: false }
     }
 }
 
-/// Judged by the world, which knows of the runs that a request was not about.
+/// Judged by the world, which also sees the runs that a request does not name.
 pub const ISOLATION: &Oracle =
     &Oracle::of_the_world("isolation", "a request changes nothing outside its run");
-/// Judged by the world, which asks twice.
+/// Judged by the world, which repeats the request for another worker.
 pub const ROTATION: &Oracle = &Oracle::of_the_world(
     "claim rotation",
-    "workers with neighbouring ids are offered different shards first, so that none always comes \
-     second",
+    "workers with neighbouring ids are offered different shards first",
 );
 /// Judged by the world once it has healed.
 pub const LIVENESS: &Oracle =
-    &Oracle::of_the_world("liveness", "once faults stop and the clock runs on, every run ends");
-/// Judged by whoever runs the world.
+    &Oracle::of_the_world("liveness", "after faults stop, every run ends");
+/// Judged by the director.
 pub const ASSERTIONS: &Oracle =
-    &Oracle::of_the_world("assertions", "no assertion of the protocol's own ever fires");
+    &Oracle::of_the_world("assertions", "no assertion of the product ever fails");
 
 /// Every oracle.
 pub const ALL: &[&Oracle] = &[
     &ownership::WRITER,
     &ownership::FENCE,
     &ownership::HOLDER,
-    &ownership::HANDING_OUT,
+    &ownership::GRANTS,
     &ownership::PARKING,
     &ownership::UNHELD,
     &progress::CURSOR,
@@ -154,67 +160,52 @@ pub const ALL: &[&Oracle] = &[
     ASSERTIONS,
 ];
 
-/// A sentence that turned out to be false.
+/// A claim that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The oracle's name.
     pub oracle: &'static str,
-    /// What it saw.
+    /// What contradicts the claim.
     pub text: String,
 }
 
-/// Those that judge what was stored, whoever was told what: not what they say of answers.
-pub const OF_STEPS: &[&Oracle] = &[
-    &ownership::WRITER,
-    &ownership::FENCE,
-    &ownership::HOLDER,
-    &ownership::HANDING_OUT,
-    &ownership::PARKING,
-    &ownership::UNHELD,
-    &progress::CURSOR,
-    &progress::TILING,
-    &effects::TERMINAL,
-    &ownership::RUN_GATE,
-    &effects::REPLAY,
-    &effects::INERT,
-    &answers::TENANTS,
-    &progress::WATERMARK,
-    &progress::COMPLETENESS,
-    &limits::LIMITS,
-    &effects::AGREEMENT,
-];
-
-/// Those that judge an answer by what is known of the run.
+// Oracles that the stored worlds apply to answers.
 pub(crate) const REFUSALS: &Oracle = &refusals::ORACLE;
 pub(crate) const TENANTS: &Oracle = &answers::TENANTS;
 pub(crate) const UNHELD: &Oracle = &ownership::UNHELD;
 
-/// Hears all oracles on one request, and lets the model learn of it in between.
+/// Judges one request by all oracles, and applies it to the model in between.
 pub fn judge(seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {
-    judge_by(ALL, seen, model)
+    judge_by(ALL.iter().copied(), seen, model)
 }
 
-/// Hears some oracles on one request, and lets the model learn of it in between.
-pub fn judge_by(oracles: &[&Oracle], seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let hear = |oracle: &Oracle, verdict: Verdict| {
+/// Judges a commit by the oracles that need no answer.
+pub(crate) fn judge_commit(seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {
+    judge_by(ALL.iter().copied().filter(|oracle| oracle.judges_commits), seen, model)
+}
+
+fn judge_by<'o>(
+    oracles: impl Iterator<Item = &'o Oracle> + Clone,
+    seen: &Observation<'_>,
+    model: &mut Model,
+) -> Vec<Finding> {
+    let finding = |oracle: &Oracle, verdict: Verdict| {
         verdict.err().map(|text| Finding { oracle: oracle.name, text })
     };
-    for oracle in oracles {
-        if let Some(judge) = oracle.before {
-            findings.extend(hear(oracle, judge(seen, model)));
-        }
+    let mut findings = Vec::new();
+    for oracle in oracles.clone() {
+        let verdict = oracle.before.map_or(Ok(()), |judge| judge(seen, model));
+        findings.extend(finding(oracle, verdict));
     }
     model.apply(seen);
     for oracle in oracles {
-        if let Some(judge) = oracle.after {
-            findings.extend(hear(oracle, judge(seen, model)));
-        }
+        let verdict = oracle.after.map_or(Ok(()), |judge| judge(seen, model));
+        findings.extend(finding(oracle, verdict));
     }
     findings
 }
 
-/// Content if `holds`; else tells why not.
+/// Ok if `holds`, else the reason why not.
 fn ensure(holds: bool, text: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(text()) }
 }

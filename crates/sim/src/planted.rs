@@ -1,12 +1,16 @@
 //! Bugs planted from outside, to show that every oracle can fail.
 //!
-//! The product knows nothing of them. A [`Bug`] is a wrapper at one of the product's seams: around
+//! The product does not contain them. A [`Bug`] is a wrapper at one of the product's seams: around
 //! its store, its backend, its objects or its configuration. A world gets its bug as a setting, so
-//! that worlds with different bugs run side by side.
+//! worlds with different bugs run side by side.
 //!
 //! Each bug has a row in a table, a [`Defect`]. The row names the seed whose world showed the bug
-//! last, and the oracle that caught it there. A search tries that seed first, and others only if
-//! the bug escapes.
+//! last, and the oracle that must detect it. A search tries that seed first, and others only if
+//! the oracle stays silent there.
+//!
+//! Most wrappers make the product itself misbehave. Where none can, a wrapper changes what the
+//! product returned, at the seams [`Seam::Answer`] and [`Seam::Events`]. Such a row proves less:
+//! only that the oracle compares the changed value.
 
 pub mod clusters;
 mod find;
@@ -17,47 +21,60 @@ pub mod stored;
 pub(crate) mod stored_doctor;
 pub(crate) mod stored_tamper;
 pub(crate) mod tamper;
+pub(crate) mod worker_doctor;
 pub mod workers;
 
-pub use find::{Detection, Found, find, find_all, find_named, find_with};
+pub use find::{Found, find, find_all, find_named};
 
 use crate::oracle::Finding;
 
-/// Where a wrapper sits.
+/// The place of a wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seam {
-    /// Around the backend: a request is changed, swallowed or repeated, or its answer is changed.
+    /// In front of the backend: a request is changed, dropped or repeated, or calls are added.
     Backend,
-    /// Around the event stream.
+    /// Behind the backend: an answer or a view is changed. Shows only that an oracle compares it.
+    Answer,
+    /// Around the event stream. Shows only that an oracle compares the events.
     Events,
     /// Between a process and the store: a commit, its outcome, a read or a watch is changed.
     Store,
-    /// Another configuration than the one that the oracles judge by.
+    /// The product and the oracles use different configurations.
     Config,
     /// Around the objects of a node.
     Objects,
     /// Around calls to objects.
     Calls,
+    /// Around a worker's handler.
+    Handler,
     /// Around a worker's sink and its segments.
     Sink,
     /// Around a worker's connector.
     Source,
-    /// Around a worker's time, tasks and chance.
+    /// Around a worker's clock, tasks and randomness.
     Environment,
+}
+
+impl Seam {
+    /// Whether the product behaves correctly, and only its output is changed.
+    #[must_use]
+    pub const fn is_output(self) -> bool {
+        matches!(self, Self::Answer | Self::Events)
+    }
 }
 
 /// A row of the table of planted bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// Its name.
+    /// Name of the bug.
     pub name: &'static str,
-    /// What is wrong while it is planted.
+    /// Its effect.
     pub sentence: &'static str,
     /// Where it is planted.
     pub seam: Seam,
     /// A seed whose world shows it.
     pub seed: u64,
-    /// The oracle that catches it there.
+    /// The oracle that must detect it.
     pub caught_by: &'static str,
 }
 
@@ -65,7 +82,7 @@ pub struct Defect {
 pub trait Bug: Copy + Send + Sync + 'static {
     /// Every bug, in the order of the table.
     const ALL: &'static [Self];
-    /// How many seeds a search tries.
+    /// Number of seeds that a search tries.
     const SEEDS_MAX: u64;
 
     /// The bug's row.

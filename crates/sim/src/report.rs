@@ -1,11 +1,11 @@
-//! Tables for people.
+//! Tables of a sweep.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use crate::tally::Tally;
 
-/// How many of the rarest refusals are shown.
+/// Number of the rarest refusals that are shown.
 const RAREST: usize = 10;
 
 /// A table that grows row by row.
@@ -21,7 +21,7 @@ impl Table {
         _ = writeln!(self.text, "  {name:<58}{value:>16}");
     }
 
-    /// Adds how much time has passed in the worlds.
+    /// Adds the simulated time.
     pub fn simulated(&mut self, simulated_ms: u64) {
         let (hours, minutes) = (simulated_ms / 3_600_000, simulated_ms / 60_000 % 60);
         self.row("simulated", format!("{hours} h {minutes} min"));
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// How often each refusal was given, by any operation.
+/// Number of times that each refusal was returned, by any operation.
 pub(crate) fn refusals(tally: &Tally) -> BTreeMap<&'static str, u64> {
     let mut refusals = BTreeMap::new();
     for ((_, refusal), count) in &tally.refusals {
@@ -67,13 +67,13 @@ pub(crate) fn rows_of_protocol(tally: &Tally, table: &mut Table) {
     table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));
     table.heading("refusals");
     table.counts(refusals(tally));
-    table.heading("failures of the infrastructure, made up between sender and system");
+    table.heading("infrastructure failures, fabricated between sender and system");
     let mut failures: BTreeMap<&str, u64> = BTreeMap::new();
     for ((_, failure), count) in &tally.failures {
         *failures.entry(failure).or_default() += count;
     }
     table.counts(failures);
-    table.heading("rarest refusals, which a sweep still has to see");
+    table.heading("rarest refusals that a sweep must see");
     let mut rarest: Vec<_> = tally.refusals.iter().map(|(key, count)| (count, key)).collect();
     rarest.sort_unstable();
     for (count, (operation, refusal)) in rarest.into_iter().take(RAREST) {

@@ -1,4 +1,4 @@
-//! The protocol's requests and answers as the simulator keeps them: with bytes of their own.
+//! The protocol's requests and answers, with owned bytes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -21,9 +21,9 @@ pub type Part = SplitPart<Vec<u8>>;
 /// A shard of a manifest.
 pub type Shard = ShardInput<Vec<u8>>;
 
-/// What the simulator asks of a request besides.
+/// Further properties of a request.
 pub trait RequestExt {
-    /// The name of the operation; a change of a run has the name of the change.
+    /// The name of the operation. A change of a run has the name of the change.
     fn label(&self) -> &'static str;
 
     /// The run that it names. Every request of the simulator names one.
@@ -35,7 +35,7 @@ pub trait RequestExt {
     /// The shards that it registers, if it does.
     fn manifest(&self) -> Option<&[Shard]>;
 
-    /// What is requested under the operation id, as a number: the simulator's own idea of sameness.
+    /// A hash of what is requested under the op id. Equal hashes mean equal operations.
     fn meaning(&self) -> u64;
 }
 
@@ -119,7 +119,7 @@ pub fn last_key(cursor: &Cursor) -> Option<&[u8]> {
     cursor.as_ref().last_key()
 }
 
-/// The shards that a split made, if it is the reply to one.
+/// The shards that a split created, if it is the reply to one.
 #[must_use]
 pub fn spawned(reply: &Reply) -> Option<Vec<ShardId>> {
     use IdempotentOutcome::{Executed, Replayed};
@@ -142,7 +142,7 @@ pub fn granted_cursor(granted: &RestoredShardState) -> Cursor {
     granted.cursor.as_update().map(|bytes| bytes.to_vec())
 }
 
-/// The reply to an operation that took effect now, or did before.
+/// The reply to an operation that took effect, or its replay.
 pub(crate) const fn applied(is_replay: bool) -> Reply {
     Reply::Applied(if is_replay {
         IdempotentOutcome::Replayed(())

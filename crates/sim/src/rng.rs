@@ -1,6 +1,6 @@
-//! Chance from one seed.
+//! Randomness from one seed.
 //!
-//! SplitMix64: a counter and a mixer, small enough to be read here and the same on every machine.
+//! SplitMix64: a counter and a mixer, the same on every machine.
 
 /// A stream of numbers that depends on its seed alone.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ impl Rng {
     /// Starts a stream.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // Seeds are small and close together; the multiplication spreads them over all states.
+        // Seeds are small and close together. The multiplication spreads them over all states.
         Self { state: seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x632b_e59b_d9b4_e019) }
     }
 
@@ -25,9 +25,9 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; zero if there is none.
+    /// A number below `bound`, or zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of a remainder is far below what any of the world's odds could show.
+        // The bias of the remainder is negligible for the odds of a world.
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
@@ -36,22 +36,22 @@ impl Rng {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// An index into something of `len` items.
+    /// An index below `len`, or zero if `len` is zero.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// Whether something that happens `permille` times in a thousand happens now.
+    /// True `permille` times in a thousand.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1_000) < permille
     }
 
-    /// One of the items, if there is one.
+    /// A random item, if there is one.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.index(items.len()))
     }
 
-    /// One of the items, each as likely as its weight says.
+    /// A random item, chosen by weight.
     pub fn weighted<T: Copy>(&mut self, items: &[(u64, T)]) -> Option<T> {
         let mut left = self.below(items.iter().map(|(weight, _)| weight).sum());
         for (weight, item) in items {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_one_stream_and_neighbours_give_others() {
+    fn seed_determines_the_stream() {
         let stream = |seed| {
             let mut rng = Rng::new(seed);
             [rng.next(), rng.next(), rng.next()]
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_odds_and_nothing_comes_of_no_weight() {
+    fn weights_are_odds() {
         let mut rng = Rng::new(1);
         let mut seen = [0; 3];
         for _ in 0..3_000 {

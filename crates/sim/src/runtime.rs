@@ -1,6 +1,6 @@
-//! What simulated processes stand on: one thread, a virtual clock, and lines to a store on which
-//! everything can go wrong.
+//! The runtime of simulated processes: one thread, a virtual clock, and faulty links to a store.
 
+pub(crate) mod direct;
 pub(crate) mod env;
 pub(crate) mod executor;
 pub(crate) mod fault;
@@ -13,10 +13,10 @@ use shardwright_store::SessionClock;
 
 use self::executor::Clockwork;
 
-/// When a world begins.
+/// Start time of a world.
 pub(crate) const BEGINNING_US: u64 = 1_000_000_000;
 
-/// The clock by which a store's sessions live.
+/// The clock of a store's sessions.
 pub(crate) struct StoreClock(pub(crate) Clockwork);
 
 impl SessionClock for StoreClock {

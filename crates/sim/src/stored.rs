@@ -1,13 +1,14 @@
-//! The real engine in a simulated world: processes, a store and the network between them.
+//! The stored coordinator in a simulated world: processes, a store and the network between them.
 //!
 //! Everything runs on one thread, on a virtual clock, in an order drawn from the seed. Several
-//! processes, each with an engine and a calendar of its own, share one store. Their lines to it
-//! lose, delay, repeat and reorder; the store shows old states, forgets its history, ends sessions
-//! early or late and refuses to write; processes crash and stand still; records are damaged.
+//! processes, each with a coordinator and a wall clock of its own, share one store. Their links to
+//! it lose, delay, repeat and reorder messages. The store serves stale reads, compacts its
+//! history, ends sessions early or late, and refuses commits. Processes crash and pause. Records
+//! are damaged.
 //!
-//! Judged is what is stored. Each revision is taken apart into what it did and put to the same
-//! oracles that judge the in-memory backend; and whatever callers are told is held against that
-//! history: what was acknowledged is in it, what was denied is not, and what is unknown may be.
+//! The oracles judge the stored history. Each revision is decomposed into steps, which the oracles
+//! of the in-memory backend judge as well. Answers are compared with the history: acknowledged
+//! effects are in it, refused ones are not, and unknown ones may be.
 
 mod answers;
 mod call_log;
@@ -26,7 +27,7 @@ pub use crate::runtime::fault::StoreFault;
 
 use answers::{ACKNOWLEDGED, SHOWN};
 use call_log::{INERT, ONCE, QUARANTINE};
-use listening::TOLD;
+use listening::EVENTS;
 use record_checks::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
 use steps::EXPLAINED;
 
@@ -42,7 +43,7 @@ use crate::tally::RunTally;
 /// A director of a world around a store.
 type StoredDirector = Director<subject::Stored>;
 
-/// The oracles of these worlds, but for most of those that judge the in-memory backend as well.
+/// The oracles of these worlds, except most of those shared with the in-memory backend.
 pub const ALL: &[&Oracle] = &[
     ACKNOWLEDGED,
     SHOWN,
@@ -56,7 +57,7 @@ pub const ALL: &[&Oracle] = &[
     INERT,
     QUARANTINE,
     EXPLAINED,
-    TOLD,
+    EVENTS,
     REFUSALS,
     UNHELD,
     LIVENESS,
@@ -64,12 +65,12 @@ pub const ALL: &[&Oracle] = &[
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 900;
-/// From how many seeds on a sweep must have seen every fault.
+/// Number of seeds from which on a sweep must have seen every fault.
 pub const FULL_SWEEP: u64 = 200;
-/// From how many seeds on it must have seen every refusal.
+/// Number of seeds from which on a sweep must have seen every refusal.
 pub const COVERING_SWEEP: u64 = 1_000;
 
-/// What a world leaves behind.
+/// The result of a world.
 pub type Report = sweep::Report<RunTally>;
 
 /// Worlds around the stored coordinator.

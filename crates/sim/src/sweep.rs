@@ -9,11 +9,11 @@ use crate::trace::Trace;
 
 /// A kind of world that a sweep can run.
 pub trait World {
-    /// Counts of what happened.
+    /// Counts.
     type Tally: Default + Send;
-    /// What chooses the kind on the command line.
+    /// Flags that choose the kind on the command line.
     const FLAGS: &'static [&'static str];
-    /// Acts of chaos per seed, unless the command line says otherwise.
+    /// Default number of acts of chaos per seed.
     const ACTS: u64;
 
     /// Runs the world of a seed: `acts` of chaos, then healing.
@@ -22,26 +22,26 @@ pub trait World {
     /// Adds the counts of one world to those of many.
     fn add(sum: &mut Self::Tally, one: &Self::Tally);
 
-    /// What is wrong with a world in which no violation was found, if anything is.
+    /// Defects of a world without a violation, for example too little activity.
     fn remark(_acts: u64, _tally: &Self::Tally) -> Vec<String> {
         Vec::new()
     }
 
-    /// What a sweep with these counts must have seen and has not.
+    /// Faults and answers that a sweep must see and has not seen.
     fn missing(tally: &Self::Tally) -> Vec<String>;
 
     /// The rows of the table at the end of a sweep.
     fn rows(tally: &Self::Tally, table: &mut Table);
 }
 
-/// What a world leaves behind.
+/// The result of a world.
 #[derive(Clone, Debug)]
 pub struct Report<T> {
-    /// Violations; none, if all is well.
+    /// Violations of the oracles.
     pub findings: Vec<Finding>,
-    /// What happened, counted.
+    /// Counts.
     pub tally: T,
-    /// What happened, line by line.
+    /// The trace.
     pub trace: Trace,
 }
 
@@ -50,7 +50,7 @@ pub struct Report<T> {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What was found.
+    /// The violations.
     pub findings: Vec<Finding>,
     /// The end of the trace.
     pub tail: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was found, the end of the trace, and how to see all of it.
+    /// The findings, the end of the trace, and the command that prints all of it.
     #[must_use]
     pub fn describe(&self) -> String {
         let findings: Vec<String> = self
@@ -68,7 +68,7 @@ impl Failure {
             .map(|finding| format!("  {}: {}", finding.oracle, finding.text))
             .collect();
         format!(
-            "seed {} broke:\n{}\nthe last steps:\n  {}\nreplay it: {}",
+            "seed {} violates:\n{}\nlast steps:\n  {}\nreplay: {}",
             self.seed,
             findings.join("\n"),
             self.tail.join("\n  "),
@@ -88,13 +88,13 @@ fn replay<W: World>(seed: u64, acts: u64) -> String {
     command.join(" ")
 }
 
-/// What many worlds came to.
+/// The result of many worlds.
 pub struct Sweep<W: World> {
-    /// What happened in all of them.
+    /// Counts of all of them.
     pub tally: W::Tally,
-    /// Those with a violation, by seed.
+    /// Seeds with a violation, in order.
     pub failures: Vec<Failure>,
-    /// What is wrong with others, by seed.
+    /// Defects of seeds without a violation.
     pub remarks: Vec<(u64, String)>,
 }
 
@@ -135,7 +135,7 @@ impl<W: World> Sweep<W> {
         }
     }
 
-    /// Everything that makes the sweep a failure, in words.
+    /// Every reason why the sweep fails.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints: Vec<String> = self.failures.iter().map(Failure::describe).collect();
@@ -154,7 +154,7 @@ impl<W: World> Sweep<W> {
     }
 }
 
-/// Deals seeds out to as many threads as there are cores, and returns the result of each.
+/// Distributes seeds over one thread per core, and returns the result of each.
 fn on_all_cores<T: Send>(
     seeds: Range<u64>,
     live: impl Fn(StepBy<Skip<Range<u64>>>) -> T + Sync,
@@ -168,7 +168,7 @@ fn on_all_cores<T: Send>(
             })
             .collect();
         let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-        // A panic is the worst finding of all, so it must not get lost with its thread.
+        // A panic of a thread must fail the sweep.
         parts.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
 }
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_seed_shows_what_broke_its_trace_and_how_to_replay_it() {
+    fn failing_seed_prints_findings_trace_and_replay_command() {
         let sweep = Sweep::<Broken>::run(42..45, 900);
         assert_eq!((sweep.tally, sweep.failures.len(), sweep.complaints().len()), (3, 3, 3));
         let text = sweep.failures[0].describe();
         assert!(text.contains("tiling: nothing covers it") && text.contains("the clock jumps"));
-        assert!(text.ends_with("\nreplay it: cargo xtask sim --engine --seed 42"), "{text}");
+        assert!(text.ends_with("\nreplay: cargo xtask sim --engine --seed 42"), "{text}");
         let text = Sweep::<Broken>::run(42..43, 7).failures[0].describe();
-        let replayed = "\nreplay it: cargo xtask sim --engine --seed 42 --steps 7";
+        let replayed = "\nreplay: cargo xtask sim --engine --seed 42 --steps 7";
         assert!(text.ends_with(replayed), "{text}");
         assert!(sweep.table().contains("violations"), "{}", sweep.table());
     }

@@ -1,4 +1,4 @@
-//! Counts of what happened, of one seed or of many.
+//! Counts of one seed or of many.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::fault::Fault;
 use crate::request::{Answer, Reply, Request, RequestExt};
 use crate::runtime::fault::StoreFault;
 
-/// Counts of what happened.
+/// Counts of worlds around the in-memory reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many seeds.
+    /// Seeds.
     pub seeds: u64,
-    /// Everything that happened, requests and faults.
+    /// Requests and faults.
     pub steps: u64,
     /// Requests that took effect or were answered.
     pub accepted_steps: u64,
@@ -47,7 +47,7 @@ impl Tally {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// Counts a request and what became of it.
+    /// Counts a request and its outcome.
     pub fn outcome(&mut self, request: &Request, outcome: &Answer, run_ended: bool) {
         self.ended_steps += u64::from(run_ended);
         match outcome {
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Counts a failure of the machinery between a sender and the system.
+    /// Counts an infrastructure failure between a sender and the system.
     pub fn failure(&mut self, request: &Request, failure: &CoordError) {
         let key = (request.label(), coverage::name(failure));
         *self.failures.entry(key).or_default() += 1;
@@ -99,15 +99,15 @@ pub(crate) fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<
 /// Counts of a world around the run protocol, of one seed or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunTally {
-    /// What the protocol saw. Around a store, a step is a commit that changed a run or a shard.
+    /// Counts of the protocol. Around a store, a step is a commit that changed a run or a shard.
     pub counts: Tally,
     /// Faults around a store, by kind.
     pub faults: BTreeMap<StoreFault, u64>,
-    /// Answers, of whatever kind.
+    /// All answers.
     pub answers: u64,
-    /// Answers that left the outcome open.
+    /// Unknown outcomes.
     pub unknown: u64,
-    /// Answers that the store had not done what was requested.
+    /// Answers of `NotApplied`.
     pub not_applied: u64,
     /// Runs that were deleted.
     pub collected: u64,

@@ -1,12 +1,14 @@
-//! What happened, line by line, the same for the same seed.
+//! The trace of a world. The same seed gives the same lines.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// How many of the last lines are kept where not all are.
+use crate::oracle::Finding;
+
+/// Number of last lines that a short trace keeps.
 const TAIL: usize = 40;
 
-/// A trace: all of it, or its end. Either way with a digest of everything.
+/// A whole trace or its end, with a digest of all lines.
 #[derive(Clone, Debug)]
 pub struct Trace {
     keep_all: bool,
@@ -19,7 +21,7 @@ impl Trace {
     /// A trace that keeps every line, or only the last ones.
     #[must_use]
     pub const fn new(keep_all: bool) -> Self {
-        // The digest is FNV-1a: not secret, only sensitive to every byte.
+        // The digest is FNV-1a, which need not be cryptographic.
         Self {
             keep_all,
             lines: VecDeque::new(),
@@ -43,13 +45,20 @@ impl Trace {
         self.lines.push_back(line);
     }
 
-    /// A number that differs if a single byte of two traces does.
+    /// Adds a line for each violation.
+    pub fn violations(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            self.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
+        }
+    }
+
+    /// A digest of all lines.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The lines that were kept, oldest first.
+    /// The kept lines, oldest first.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str)
     }

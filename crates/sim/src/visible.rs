@@ -1,4 +1,4 @@
-//! What anyone can see of a run, taken between two requests.
+//! The visible state of a run between two requests.
 
 use shardwright_contracts::{LogicalTime, RunId, TenantId};
 use shardwright_coordination::{
@@ -13,16 +13,16 @@ use crate::request::operation::{GetRun, GetRunProgress, ListShards};
 pub struct RunView {
     /// The run itself, its op log included.
     pub record: RunRecord,
-    /// All its shards in key order, with their leases whether over or not.
+    /// All its shards in key order, with valid and expired leases.
     pub shards: Vec<ShardSummary>,
-    /// How far it has come.
+    /// Its progress.
     pub progress: RunProgress,
-    /// When that was asked.
+    /// Time of the progress.
     pub at: LogicalTime,
 }
 
 impl RunView {
-    /// Looks at a run, if the tenant has it.
+    /// Reads a run, if the tenant has it.
     pub fn take(
         system: &mut impl CoordinationBackend,
         at: LogicalTime,
@@ -32,7 +32,7 @@ impl RunView {
         let Ok(Reply::Run(record)) = system.call(at, tenant, GetRun { run }.into()) else {
             return None;
         };
-        // At the beginning of time no lease is over, so the view does not depend on the time.
+        // At time zero no lease has expired, so the view does not depend on the time.
         let list = ListShards { run, filter: ShardFilter::all() };
         let Ok(Reply::Shards(shards)) = system.call(LogicalTime::ZERO, tenant, list.into()) else {
             return None;
@@ -42,14 +42,14 @@ impl RunView {
         Some(Self { record: *record, shards, progress, at })
     }
 
-    /// Whether nothing but time lies between two views.
+    /// Whether two views differ only in their time.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.record == other.record && self.shards == other.shards
     }
 }
 
-/// Whether nothing but time lies between two views of what may not be there.
+/// Whether two optional views differ only in their time.
 #[must_use]
 pub fn same(one: Option<&RunView>, other: Option<&RunView>) -> bool {
     match (one, other) {

@@ -1,16 +1,16 @@
 //! The real worker loop in a simulated world, with a scripted source, handler and sink.
 //!
-//! Worker processes share one simulated store, each over a faulty line and a real stored
+//! Worker processes share one simulated store, each over a faulty link and with a real stored
 //! coordinator. Everything runs on one thread, on a virtual clock, in an order drawn from the
 //! seed. Processes crash and pause, handlers hang and fail, the sink and the source fail, and an
-//! operator pauses, cancels and unparks. Then faults stop, and all work has to be done.
+//! operator pauses, cancels and unparks. Then faults stop, and all work must be done.
 //!
 //! Results are judged from what is stored: at every commit that moves a cursor, the extents that
 //! its token names are read from the scripted sink and compared with the source.
 
 mod director;
 mod fault_plan;
-mod handler;
+pub(crate) mod handler;
 mod observer;
 mod operator;
 pub mod oracle;
@@ -36,10 +36,10 @@ use crate::trace::Trace;
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 400;
-/// From how many seeds on a sweep must have seen everything.
+/// Number of seeds from which on a sweep must have seen every fault and event.
 pub const FULL_SWEEP: u64 = 300;
 
-/// What a world leaves behind.
+/// The result of a world.
 pub type Report = sweep::Report<WorkerTally>;
 
 /// Worlds of the real worker loop.
@@ -73,13 +73,13 @@ impl World for WorkerWorld {
 
     fn rows(tally: &WorkerTally, table: &mut Table) {
         table.row("seeds", tally.seeds);
-        table.row("of which nothing failed", tally.calm_seeds);
-        table.row("of which one shard held all work", tally.lopsided_seeds);
+        table.row("seeds without faults", tally.calm_seeds);
+        table.row("seeds without faults, all work in one shard", tally.lopsided_seeds);
         table.simulated(tally.simulated_ms);
         table.row("items handed to handlers", tally.calls);
         table.row("cursors moved", tally.commits);
         table.row("items with a result in the end", tally.items);
-        table.row("items without one, parked or cancelled", tally.parked);
+        table.row("items without a result, parked or cancelled", tally.parked);
         table.row("shards in the end", tally.shards);
         table.counts(tally.store_faults.iter().map(|(fault, count)| (fault.words(), *count)));
         table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));

@@ -1,55 +1,55 @@
-//! What can happen next.
+//! The possible next steps.
 
 use shardwright_contracts::FenceEpoch;
 use shardwright_coordination::ShardStatus;
 
 use crate::bounds::Bounds;
-use crate::request::{Ask, Plan, Wording};
+use crate::request::{Command, Payload, Plan};
 use crate::world::{Shard, World, worker_id};
 
-/// Something that happens. Workers, shards and requests go by their place in the world.
+/// A step. Workers, shards and requests are identified by their index in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields say whose, of which and what")]
+#[allow(missing_docs, reason = "the fields are named after what they index")]
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A worker wants a shard.
+    /// A worker acquires a shard.
     Acquire { worker: u8, shard: u8 },
-    /// A worker wants to keep a shard that it believes to hold.
+    /// A worker renews the lease of a shard that it believes to hold.
     Renew { worker: u8, shard: u8 },
-    /// A worker sends a request, which arrives once and at once.
-    Send { worker: u8, shard: u8, ask: Ask },
+    /// A worker sends a request, which arrives at once and only once.
+    Send { worker: u8, shard: u8, command: Command },
     /// A worker sends a request, which may arrive at any time and any number of times.
-    Post { worker: u8, shard: u8, ask: Ask },
-    /// A request that is under way arrives: in time, late, or again.
-    Deliver { slot: u8, wording: Wording },
-    /// Its worker gives a request up: it never arrives again.
-    GiveUp { slot: u8 },
-    /// Somebody tries what must be refused in every state.
-    Probe { worker: u8, shard: u8, ask: Option<Ask>, probe: Probe },
+    Post { worker: u8, shard: u8, command: Command },
+    /// A request in flight arrives: in time, late, or again.
+    Deliver { slot: u8, payload: Payload },
+    /// A request in flight is lost: it never arrives again.
+    Lose { slot: u8 },
+    /// A request that must be refused in every state.
+    Probe { worker: u8, shard: u8, command: Option<Command>, probe: Probe },
     /// An operator changes the run.
     Operate(Change),
 }
 
-/// What must be refused in every state. It asks for a renewal or for an operation.
+/// A renewal or an operation that must be refused in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A foreign tenant shows the holder's own lease.
-    Stranger,
-    /// A worker shows a fence that was granted to another.
+    /// Another tenant presents the holder's lease.
+    OtherTenant,
+    /// A worker presents a fence that was granted to another.
     Forger,
-    /// The holder itself shows a fence from before the present one.
+    /// The holder presents a fence older than the current one.
     Zombie,
-    /// A checkpoint that names no key.
+    /// A checkpoint without a key.
     Keyless,
 }
 
-/// What an operator does to the run.
+/// A change of the run by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Hand out nothing new.
+    /// Grant no new leases.
     Pause,
-    /// Hand out shards again.
+    /// Grant leases again.
     Resume,
     /// End it as done.
     Complete,
@@ -63,24 +63,24 @@ impl Change {
     const ALL: [Self; 5] = [Self::Pause, Self::Resume, Self::Complete, Self::Fail, Self::Cancel];
 }
 
-/// Everything that can happen in `world`.
+/// Collects the possible steps in `world`.
 pub(crate) fn actions(bounds: &Bounds, world: &World, actions: &mut Vec<Action>) {
     let running = !world.run.status.is_terminal();
-    // Time matters as long as some lease is not over.
+    // Time matters only while a lease is live.
     if running && world.shards.iter().any(|shard| is_leased(world, shard)) {
         actions.push(Action::Tick);
     }
     actions.extend(Change::ALL.map(Action::Operate));
-    for (shard, place) in world.shards.iter().zip(0..) {
-        of_shard(bounds, world, (place, shard), actions);
+    for (shard, index) in world.shards.iter().zip(0..) {
+        of_shard(bounds, world, (index, shard), actions);
     }
     for (request, slot) in world.requests.iter().zip(0..) {
-        actions.push(Action::Deliver { slot, wording: Wording::Meant });
-        if bounds.misuse && request.ask.misused().is_some() {
-            actions.push(Action::Deliver { slot, wording: Wording::Misused });
+        actions.push(Action::Deliver { slot, payload: Payload::Original });
+        if bounds.misuse && request.command.altered().is_some() {
+            actions.push(Action::Deliver { slot, payload: Payload::Altered });
         }
         if running {
-            actions.push(Action::GiveUp { slot });
+            actions.push(Action::Lose { slot });
         }
     }
 }
@@ -92,42 +92,42 @@ fn is_leased(world: &World, shard: &Shard) -> bool {
 fn of_shard(
     bounds: &Bounds,
     world: &World,
-    (place, shard): (u8, &Shard),
+    (index, shard): (u8, &Shard),
     actions: &mut Vec<Action>,
 ) {
     for worker in 0..bounds.workers {
-        actions.push(Action::Acquire { worker, shard: place });
+        actions.push(Action::Acquire { worker, shard: index });
     }
     let running = !world.run.status.is_terminal();
     let has_room = running && world.requests.len() < usize::from(bounds.requests);
     let shards_left = usize::from(bounds.shards).saturating_sub(world.shards.len());
-    let mut ask = |worker, ask: Ask| {
-        actions.push(Action::Send { worker, shard: place, ask });
-        // Shards never go away, so what finds no room now will never find it.
-        if has_room && ask.spawns() <= shards_left {
-            actions.push(Action::Post { worker, shard: place, ask });
+    let mut send = |worker, command: Command| {
+        actions.push(Action::Send { worker, shard: index, command });
+        // Shards are never deleted, so a split that does not fit now never will.
+        if has_room && command.spawns() <= shards_left {
+            actions.push(Action::Post { worker, shard: index, command });
         }
     };
-    ask(0, Ask::Unpark);
+    send(0, Command::Unpark);
     let mut workers = 0..bounds.workers;
     let Some(holder) = workers.find(|worker| shard.granted == Some(worker_id(*worker))) else {
         return;
     };
-    asks(bounds, shard, |what| ask(holder, what));
-    actions.push(Action::Renew { worker: holder, shard: place });
-    // Every record is also there with nothing under way, because requests can be given up.
+    commands(bounds, shard, |command| send(holder, command));
+    actions.push(Action::Renew { worker: holder, shard: index });
+    // Every record is also reached without requests in flight, because requests can be lost.
     if running && world.requests.is_empty() && is_leased(world, shard) {
-        probes(bounds, (place, shard), holder, actions);
+        probes(bounds, (index, shard), holder, actions);
     }
 }
 
-/// What the holder of a shard can ask for, given what the shard looks like now.
-fn asks(bounds: &Bounds, shard: &Shard, mut ask: impl FnMut(Ask)) {
-    bounds.checkpoints.iter().for_each(|key| ask(Ask::Checkpoint(Some(*key))));
-    ask(Ask::Complete(shard.cursor()));
-    ask(Ask::Park);
-    ask(Ask::Release);
-    // The planner itself refuses to cut a shard that is no more.
+/// The requests that a shard's holder can send, given the shard's state.
+fn commands(bounds: &Bounds, shard: &Shard, mut add: impl FnMut(Command)) {
+    bounds.checkpoints.iter().for_each(|key| add(Command::Checkpoint(Some(*key))));
+    add(Command::Complete(shard.cursor()));
+    add(Command::Park);
+    add(Command::Release);
+    // The planner refuses to split a shard that is not active.
     if shard.record.head.status != ShardStatus::Active {
         return;
     }
@@ -135,31 +135,31 @@ fn asks(bounds: &Bounds, shard: &Shard, mut ask: impl FnMut(Ask)) {
     let first = cursor.map_or(start, |key| key.max(start)) + 1;
     for boundary in first..end {
         let plan = Plan { start, end, boundary, cursor };
-        ask(Ask::Replace(plan));
-        ask(Ask::Residual(plan));
+        add(Command::Replace(plan));
+        add(Command::Residual(plan));
     }
 }
 
-/// Tries to get past the holder of a live lease. Of a lease that is over, or of a shard that is no
-/// more, not even the holder's own requests are accepted, and those are tried anyway.
-fn probes(bounds: &Bounds, (place, shard): (u8, &Shard), holder: u8, actions: &mut Vec<Action>) {
-    let mut try_out = |worker, ask, probe| {
-        actions.push(Action::Probe { worker, shard: place, ask, probe });
+/// Requests that try to bypass the holder of a live lease. Other shards need no probes: there even
+/// the holder's requests are refused, and those are sent anyway.
+fn probes(bounds: &Bounds, (index, shard): (u8, &Shard), holder: u8, actions: &mut Vec<Action>) {
+    let mut probe_with = |worker, command, probe| {
+        actions.push(Action::Probe { worker, shard: index, command, probe });
     };
-    try_out(holder, Some(Ask::Checkpoint(None)), Probe::Keyless);
-    try_out(holder, None, Probe::Stranger);
+    probe_with(holder, Some(Command::Checkpoint(None)), Probe::Keyless);
+    probe_with(holder, None, Probe::OtherTenant);
     let forger = (0..bounds.workers).find(|worker| *worker != holder);
     let may_be_old = shard.record.head.fence > FenceEpoch::INITIAL;
     let zombie = may_be_old.then_some(holder);
     for (worker, probe) in [(forger, Probe::Forger), (zombie, Probe::Zombie)] {
         let Some(worker) = worker else { continue };
-        try_out(worker, None, probe);
-        // Nobody gets as far as the keys, so one of them will do.
+        probe_with(worker, None, probe);
+        // The guard refuses before it checks keys, so one key represents all.
         let mut seen_keys = 0;
-        asks(bounds, shard, |ask| {
-            seen_keys += u8::from(matches!(ask, Ask::Checkpoint(_)));
-            if seen_keys <= 1 || !matches!(ask, Ask::Checkpoint(_)) {
-                try_out(worker, Some(ask), probe);
+        commands(bounds, shard, |command| {
+            seen_keys += u8::from(matches!(command, Command::Checkpoint(_)));
+            if seen_keys <= 1 || !matches!(command, Command::Checkpoint(_)) {
+                probe_with(worker, Some(command), probe);
             }
         });
     }

@@ -1,33 +1,33 @@
 use std::fmt;
 
-/// How big the world is. Everything in it is bounded by these numbers, so that the search ends
-/// because there is nothing left, never because it was told to stop.
+/// Size of the world. These numbers bound everything in it, so the search ends only when every
+/// state is visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// What this choice is called.
+    /// Name of the bounds.
     pub name: &'static str,
-    /// How many workers there are, at most [`WORKERS_MAX`].
+    /// Number of workers, at most [`WORKERS_MAX`].
     pub workers: u8,
-    /// How many keys the manifest covers, at most [`KEYS_MAX`].
+    /// Number of keys in the manifest, at most [`KEYS_MAX`].
     pub keys: u8,
-    /// Where the manifest is cut into its shards.
+    /// The boundaries between the shards of the manifest.
     pub cuts: &'static [u8],
     /// The keys that checkpoints name.
     pub checkpoints: &'static [u8],
-    /// How many shards there may be, those of the manifest included; at most [`SHARDS_MAX`].
+    /// Maximum number of shards, including those of the manifest; at most [`SHARDS_MAX`].
     pub shards: u8,
-    /// How many ticks a lease lasts.
+    /// Duration of a lease in ticks.
     pub lease_ticks: u64,
-    /// After how many fruitless acquires a shard parks itself.
+    /// Number of acquires without progress after which a shard parks itself.
     pub retries: Option<u32>,
-    /// How many requests can be under way, at most [`REQUESTS_MAX`].
+    /// Maximum number of requests in flight, at most [`REQUESTS_MAX`].
     pub requests: u8,
-    /// Whether a worker may use an operation's id again for something else.
+    /// Whether a worker may reuse an operation id for another request.
     pub misuse: bool,
 }
 
-/// What a search within some bounds comes to. A changed number is a changed protocol or a changed
-/// model: find out which before you pin it.
+/// The pinned result of a search. A different number means that the protocol or the model has
+/// changed: find out which before you pin it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pinned {
     /// Distinct states.
@@ -42,11 +42,11 @@ pub const WORKERS_MAX: usize = 3;
 pub const KEYS_MAX: u8 = 4;
 /// Most shards of any bounds.
 pub const SHARDS_MAX: usize = 5;
-/// Most requests under way of any bounds.
+/// Most requests in flight of any bounds.
 pub const REQUESTS_MAX: usize = 2;
 
 impl Bounds {
-    /// For deliberate defects, each of which shows itself within a few steps.
+    /// For planted defects. Each shows within a few steps.
     pub const TINY: Self = Self {
         name: "tiny",
         workers: 2,
@@ -60,14 +60,14 @@ impl Bounds {
         misuse: false,
     };
 
-    /// For every run of the tests.
+    /// For `cargo xtask test`.
     pub const SMALL: Self = Self { name: "small", lease_ticks: 2, retries: Some(2), ..Self::TINY };
 
-    /// Beside the small ones: more keys than workers, so that what a split made is split again.
+    /// For `cargo xtask test`: more keys than workers, so that children are split again.
     pub const SPLITS: Self =
         Self { name: "splits", workers: 1, keys: 3, checkpoints: &[1], misuse: true, ..Self::TINY };
 
-    /// For when there is time: everything that the others have, at once.
+    /// For `cargo xtask model`: all features of the other bounds at once.
     pub const LARGE: Self = Self {
         name: "large",
         keys: 3,
@@ -77,7 +77,7 @@ impl Bounds {
         ..Self::SMALL
     };
 
-    /// What a search within them comes to, for those that are searched through as they are.
+    /// The pinned result, for bounds that have one.
     #[must_use]
     pub fn pinned(&self) -> Option<Pinned> {
         let all = [
@@ -88,7 +88,7 @@ impl Bounds {
         all.into_iter().find(|(bounds, _)| bounds == self).map(|(_, pinned)| pinned)
     }
 
-    /// The bounds that together show everything, by the name of their size.
+    /// The bounds that together produce every situation, by the name of their size.
     #[must_use]
     pub fn of_size(size: &str) -> Option<&'static [Self]> {
         match size {
@@ -103,7 +103,7 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} workers, {} request(s) under way, {} keys, up to {} shards, \
+            "{}: {} workers, {} request(s) in flight, {} keys, up to {} shards, \
              leases of {} tick(s)",
             self.name, self.workers, self.requests, self.keys, self.shards, self.lease_ticks
         )

@@ -1,30 +1,29 @@
-//! When two worlds are the same.
+//! Equality of worlds.
 //!
-//! The search keeps real records, with real times, fences and ids, and those grow without end.
-//! What counts as one state is decided by a *canonical form* of the world, in which everything
-//! that no future answer can depend on is left out:
+//! The search keeps real records with real times, fences and ids, which grow without bound. A
+//! *canonical form* decides which worlds are equal. It omits all data that no future answer depends
+//! on:
 //!
-//! - **Time** is relative: of a lease only the ticks that are left are written, and a lease that
-//!   is over has none left, however long ago that was. When an operation was executed, a run was
-//!   created and a worker thinks that its lease ends is never compared with anything.
-//! - **Fences** are relative to the shard's: a request shows the present one or an old one, and
-//!   an old one never becomes present again. A request that has effected nothing and shows an old
-//!   fence will never effect anything, whatever it asks. Of the shard itself only whether its
-//!   fence has ever risen is written, because a record's invariants ask for it. How often it was
-//!   acquired is not, and how often in vain only if shards park themselves for it.
-//! - **Operation ids** are names: they matter for requests that can still arrive, and there they
-//!   are replaced by what the log and the spawned shards know of them. An entry of which nobody
-//!   can retry the operation is only a place in a queue, so that of a log only the distance of
-//!   known entries from its end is written.
-//! - **Shard ids** come from operation ids. Shards are written in key order, parents before their
-//!   children, and named by their place in it; so the order of independent splits does not matter.
-//! - **Workers** are interchangeable: the form is the least over all ways to number them. The
-//!   order of requests under way does not matter either.
-//! - **An ended run** answers every new request with its end, whoever asks and whatever they
-//!   show. Leases, owners and fences do not matter any more; what is remembered does.
+//! - **Time** is relative. Of a lease it contains the remaining ticks, zero if the lease has
+//!   expired. No check uses the time of an operation or of the run's creation, or a worker's copy
+//!   of its deadline.
+//! - **Fences** are relative to the shard's. A request presents the current fence or an old one. An
+//!   old fence never becomes current again. A request without an effect that presents an old fence
+//!   can never have one, whatever its command_bytes. Of the shard's own fence, only whether it has
+//!   ever risen is kept, because a record's invariants need it. The number of acquires is omitted.
+//!   The number of acquires without progress is kept only if shards park themselves.
+//! - **Operation ids** matter only for requests that can still arrive. There they are replaced by
+//!   what the log and the spawned shards know of them. An entry without a possible retry only
+//!   occupies a position, so only the distance of known entries from the end of the log is kept.
+//! - **Shard ids** derive from operation ids. Shards are written in key order, parents before
+//!   children, and named by their position. So the order of independent splits does not matter.
+//! - **Workers** are interchangeable: the form is the least over all numberings. The order of
+//!   requests in flight does not matter either.
+//! - **An ended run** refuses every new request. Leases, owners and fences no longer matter.
+//!   Remembered operations do.
 //!
-//! That two worlds with one form have the same future is itself tested: on small bounds, worlds
-//! that were reached differently and look alike are stepped side by side.
+//! A test checks that equal worlds have equal futures: with small bounds, it steps worlds that were
+//! reached by different paths and have the same form.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -32,7 +31,7 @@ use arrayvec::ArrayVec;
 use shardwright_contracts::FenceEpoch;
 
 use crate::bounds::{REQUESTS_MAX, SHARDS_MAX, WORKERS_MAX};
-use crate::request::{Ask, Key, Memory, Plan, Request, Wording};
+use crate::request::{Command, Key, Memory, Payload, Plan, Request};
 use crate::world::{Shard, World};
 
 /// The canonical form: a few bytes.
@@ -44,9 +43,9 @@ impl World {
     /// The canonical form of the world.
     #[must_use]
     pub fn form(&self) -> Form {
-        let places = self.places();
-        let mut least = self.form_for(&places, &[0, 1, 2]);
-        // The other ways to number two or three workers.
+        let order = self.order();
+        let mut least = self.form_for(&order, &[0, 1, 2]);
+        // The other numberings of two or three workers.
         let two: &[[u8; WORKERS_MAX]] = &[[1, 0, 2]];
         let three = &[[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
         let others = match self.workers {
@@ -55,7 +54,7 @@ impl World {
             _ => three,
         };
         for numbers in others {
-            least = least.min(self.form_for(&places, numbers));
+            least = least.min(self.form_for(&order, numbers));
         }
         least
     }
@@ -68,8 +67,8 @@ impl World {
         hasher.finish()
     }
 
-    /// The canonical place of each shard.
-    fn places(&self) -> Places {
+    /// The canonical order of the shards.
+    fn order(&self) -> ShardOrder {
         let mut order: ArrayVec<(Key, u8, u8), SHARDS_MAX> = self
             .shards
             .iter()
@@ -80,13 +79,13 @@ impl World {
             })
             .collect();
         order.sort_unstable();
-        Places(order.into_iter().map(|(.., index)| index).collect())
+        ShardOrder(order.into_iter().map(|(.., index)| index).collect())
     }
 
-    fn form_for(&self, places: &Places, numbers: &[u8; WORKERS_MAX]) -> Form {
-        let mut form = Writer { world: self, places, numbers, bytes: Form::new() };
+    fn form_for(&self, order: &ShardOrder, numbers: &[u8; WORKERS_MAX]) -> Form {
+        let mut form = Writer { world: self, order, numbers, bytes: Form::new() };
         form.run();
-        for &index in &places.0 {
+        for &index in &order.0 {
             if let Some(shard) = self.shard(index) {
                 form.shard(shard);
             }
@@ -97,17 +96,17 @@ impl World {
 }
 
 /// The indexes of the shards, in canonical order.
-struct Places(ArrayVec<u8, SHARDS_MAX>);
+struct ShardOrder(ArrayVec<u8, SHARDS_MAX>);
 
-impl Places {
+impl ShardOrder {
     fn of(&self, index: u8) -> u8 {
-        self.0.iter().position(|other| *other == index).map_or(NONE, |place| place as u8)
+        self.0.iter().position(|other| *other == index).map_or(NONE, |position| position as u8)
     }
 }
 
 struct Writer<'a> {
     world: &'a World,
-    places: &'a Places,
+    order: &'a ShardOrder,
     /// The canonical number of each worker.
     numbers: &'a [u8; WORKERS_MAX],
     bytes: Form,
@@ -138,7 +137,7 @@ impl Writer<'_> {
         let parent = head.parent.map_or(NONE, |parent| {
             let is_parent = |other: &std::sync::Arc<Shard>| other.record.head.key.shard == parent;
             let index = self.world.shards.iter().position(is_parent);
-            index.map_or(NONE, |index| self.places.of(index as u8))
+            index.map_or(NONE, |index| self.order.of(index as u8))
         });
         let reason = head.park.as_ref().map_or(NONE, |park| park.reason.as_byte());
         let cursor = shard.cursor().unwrap_or(NONE);
@@ -153,8 +152,8 @@ impl Writer<'_> {
         let granted = self.number(shard.granted.map(|owner| owner.as_raw()));
         let risen = head.fence > FenceEpoch::INITIAL;
         let counted = self.world.run.config.max_shard_retries.is_some();
-        let in_vain = if counted { head.fruitless_acquires as u8 } else { 0 };
-        self.put([owner, left, granted, risen.into(), in_vain]);
+        let fruitless = if counted { head.fruitless_acquires as u8 } else { 0 };
+        self.put([owner, left, granted, risen.into(), fruitless]);
     }
 
     fn requests(&mut self) {
@@ -166,48 +165,48 @@ impl Writer<'_> {
     }
 
     fn request(&self, request: &Request) -> [u8; 11] {
-        let Request { worker, op, shard: index, fence, ask, memory } = *request;
+        let Request { worker, op, shard: index, fence, command, memory } = *request;
         let Some(shard) = self.world.shard(index) else { return [NONE; 11] };
         let head = &shard.record.head;
-        let place = self.places.of(index);
+        let position = self.order.of(index);
         let is_old = fence.is_some_and(|fence| fence != head.fence);
         if memory == Memory::default() && is_old {
-            return [place, NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            return [position, NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         }
         let log = &head.op_log;
         let logged = log.entries().zip(1..).find(|(entry, _)| entry.op == op);
         let [age, kind] =
             logged.map_or([NONE; 2], |(entry, nth)| [log.len() as u8 - nth, entry.kind.as_byte()]);
-        let [tag, first, second, third, fourth] = payload(ask);
+        let [tag, first, second, third, fourth] = command_bytes(command);
         let (worker, is_old) = match fence {
             Some(_) if !self.ended() => (self.number(Some(worker.into())), is_old.into()),
             _ => (NONE, 0),
         };
         let memory = memory_byte(memory);
-        [place, worker, is_old, tag, first, second, third, fourth, age, kind, memory]
+        [position, worker, is_old, tag, first, second, third, fourth, age, kind, memory]
     }
 }
 
-fn payload(ask: Ask) -> [u8; 5] {
+fn command_bytes(command: Command) -> [u8; 5] {
     let key = |key: Option<Key>| key.unwrap_or(NONE);
     let of = |tag, Plan { start, end, boundary, cursor }| [tag, start, end, boundary, key(cursor)];
-    match ask {
-        Ask::Checkpoint(at) => [0, key(at), 0, 0, 0],
-        Ask::Complete(at) => [1, key(at), 0, 0, 0],
-        Ask::Park => [2, 0, 0, 0, 0],
-        Ask::Release => [3, 0, 0, 0, 0],
-        Ask::Unpark => [4, 0, 0, 0, 0],
-        Ask::Replace(plan) => of(5, plan),
-        // Where the shard was when it was planned is no part of the request.
-        Ask::Residual(plan) => of(6, Plan { cursor: None, ..plan }),
+    match command {
+        Command::Checkpoint(at) => [0, key(at), 0, 0, 0],
+        Command::Complete(at) => [1, key(at), 0, 0, 0],
+        Command::Park => [2, 0, 0, 0, 0],
+        Command::Release => [3, 0, 0, 0, 0],
+        Command::Unpark => [4, 0, 0, 0, 0],
+        Command::Replace(plan) => of(5, plan),
+        // The request does not contain the shard's cursor at planning time.
+        Command::Residual(plan) => of(6, Plan { cursor: None, ..plan }),
     }
 }
 
 fn memory_byte(memory: Memory) -> u8 {
-    let wording = |wording| match wording {
-        Wording::Meant => 1,
-        Wording::Misused => 2,
+    let payload = |payload| match payload {
+        Payload::Original => 1,
+        Payload::Altered => 2,
     };
-    let effect = memory.effect.map_or(0, |effect| wording(effect.wording) + 2 * effect.since);
-    effect | memory.residual.map_or(0, wording) << 4
+    let effect = memory.effect.map_or(0, |effect| payload(effect.payload) + 2 * effect.since);
+    effect | memory.residual.map_or(0, payload) << 4
 }

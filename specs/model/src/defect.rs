@@ -1,7 +1,7 @@
-//! Deliberate defects: what a driver or an operation would do if one rule were missing.
+//! Planted defects: the behaviour of a driver or an operation with one rule missing.
 //!
-//! No operation is rewritten for it. The executor passes a changed time, lease, run or record,
-//! or changes the result, just as code without the rule would behave.
+//! No operation is rewritten. The executor passes a changed time, lease, run or record, or changes
+//! the result, so that the operation behaves like code without the rule.
 
 use std::num::NonZeroU32;
 
@@ -18,70 +18,70 @@ use crate::world::World;
 /// One missing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// A lease is still good at its deadline.
+    /// A lease is still valid at its deadline.
     ExpiryOffByOne,
-    /// A lease is over a moment before its deadline.
+    /// A lease expires one tick before its deadline.
     ExpiryTooEarly,
-    /// Nobody looks at fence and owner.
+    /// Fence and owner are not checked.
     FenceUnchecked,
-    /// Shards are handed out although the run is paused.
+    /// A paused run grants leases.
     PauseIgnored,
-    /// Nobody looks whether the run has ended.
+    /// The end of the run is not checked.
     RunEndIgnored,
-    /// A shard is handed out although somebody holds it.
+    /// A shard with a live lease is granted.
     LeaseIgnored,
-    /// The next owner gets the fence of the last one.
+    /// The next owner gets the fence of the previous one.
     GrantKeepsFence,
     /// A shard is unparked under its old fence.
     UnparkKeepsFence,
     /// The op log is not consulted.
     LogForgotten,
-    /// A full op log forgets its newest entry instead of its oldest.
+    /// A full op log evicts its newest entry instead of its oldest.
     NewestEvicted,
-    /// Only the op log remembers a residual split.
+    /// A residual split is recognised by the op log only.
     ResidualForgotten,
     /// A replay writes the record again.
     ReplayWrites,
-    /// The first key of the right child gets lost.
+    /// The first key of the right child is lost.
     ChildrenWithGap,
     /// The new shard of a residual split is not inserted.
     ResidualNotInserted,
-    /// Nobody looks at the shard's status.
+    /// The shard's status is not checked.
     StatusUnchecked,
-    /// Nobody compares the cursor with the last one.
+    /// The cursor is not compared with the previous one.
     CursorUnchecked,
-    /// Nobody looks at the tenant.
+    /// The tenant is not checked.
     TenantUnchecked,
-    /// A run counts as done while shards of it are parked.
+    /// A run with parked shards can be completed.
     ParkedCountsAsDone,
-    /// A shard that has come to its end keeps its lease.
+    /// A terminal shard keeps its lease.
     LeaseOutlivesShard,
-    /// A checkpoint moves the cursor one key further than its holder says.
+    /// A checkpoint moves the cursor one key further than requested.
     CursorAhead,
-    /// A shard that has failed too often is parked although somebody holds it.
+    /// A shard without attempts left is parked although it has a holder.
     ParksUnderHolder,
-    /// A shard that has failed too often is parked although its run is paused.
+    /// A shard without attempts left is parked although its run is paused.
     ParksInPause,
-    /// A shard is parked one attempt too soon.
+    /// A shard is parked one attempt too early.
     ParksTooSoon,
-    /// A shard that has failed too often is parked for another reason.
-    ParksForNothing,
-    /// A shard is handed out however often it failed.
+    /// A shard without attempts left is parked with another reason.
+    ParksWithWrongReason,
+    /// The number of attempts is unlimited.
     NeverParks,
-    /// A run is said to have ended though it has not.
+    /// An active run counts as ended.
     RunCountsAsEnded,
-    /// A run counts as unfinished though every shard of it is done.
+    /// A run with all shards done counts as unfinished.
     DoneCountsAsActive,
-    /// An id that nobody has used is said to be taken.
+    /// An unused operation id counts as used.
     FreshIdTaken,
-    /// A run that is resumed stays paused.
-    ResumeIdle,
-    /// A run that is to fail ends as cancelled.
+    /// Resume has no effect.
+    ResumeHasNoEffect,
+    /// Fail ends the run as cancelled.
     FailCancels,
 }
 
 impl Defect {
-    /// Every one.
+    /// All defects.
     pub const ALL: [Self; 30] = [
         Self::ExpiryOffByOne,
         Self::ExpiryTooEarly,
@@ -106,23 +106,23 @@ impl Defect {
         Self::ParksUnderHolder,
         Self::ParksInPause,
         Self::ParksTooSoon,
-        Self::ParksForNothing,
+        Self::ParksWithWrongReason,
         Self::NeverParks,
         Self::RunCountsAsEnded,
         Self::DoneCountsAsActive,
         Self::FreshIdTaken,
-        Self::ResumeIdle,
+        Self::ResumeHasNoEffect,
         Self::FailCancels,
     ];
 
-    /// The world in which it shows itself within a few steps.
+    /// The bounds in which it shows within a few steps.
     #[must_use]
     pub const fn bounds(self) -> Bounds {
         match self {
             Self::ParksUnderHolder
             | Self::ParksInPause
             | Self::ParksTooSoon
-            | Self::ParksForNothing
+            | Self::ParksWithWrongReason
             | Self::NeverParks => Bounds { retries: Some(2), ..Bounds::TINY },
             _ => Bounds::TINY,
         }
@@ -140,9 +140,9 @@ impl Defect {
             Self::ParksUnderHolder
             | Self::ParksInPause
             | Self::ParksTooSoon
-            | Self::ParksForNothing
-            | Self::NeverParks => Rule::ParksInNeed,
-            Self::ResumeIdle | Self::FailCancels => Rule::ChangesTakeEffect,
+            | Self::ParksWithWrongReason
+            | Self::NeverParks => Rule::ParksWhenExhausted,
+            Self::ResumeHasNoEffect | Self::FailCancels => Rule::ChangesTakeEffect,
             Self::PauseIgnored => Rule::PauseHolds,
             Self::RunEndIgnored => Rule::EndedStays,
             Self::LeaseIgnored => Rule::LeaseHolds,
@@ -168,27 +168,31 @@ impl Defect {
         }
     }
 
-    /// The gate that an operation sees; `has_failed` of an attempt to have a shard that was tried
-    /// too often.
-    pub(crate) fn gate(defect: Option<Self>, mut gate: RunState, has_failed: bool) -> RunState {
-        let max = &mut gate.config.max_shard_retries;
+    /// The state of the run that an operation sees. `is_exhausted` is set for an acquire of a shard
+    /// without attempts left.
+    pub(crate) fn run_state(
+        defect: Option<Self>,
+        mut run_state: RunState,
+        is_exhausted: bool,
+    ) -> RunState {
+        let max = &mut run_state.config.max_shard_retries;
         match defect {
-            Some(Self::ParksInPause) if has_failed => RunState { paused: false, ..gate },
+            Some(Self::ParksInPause) if is_exhausted => RunState { paused: false, ..run_state },
             Some(Self::ParksTooSoon) => {
                 *max = max.and_then(|max| NonZeroU32::new(max.get() - 1));
-                gate
+                run_state
             }
             Some(Self::NeverParks) => {
                 *max = None;
-                gate
+                run_state
             }
-            Some(Self::PauseIgnored) => RunState { paused: false, ..gate },
-            Some(Self::RunEndIgnored) => RunState { status: RunStatus::Active, ..gate },
-            _ => gate,
+            Some(Self::PauseIgnored) => RunState { paused: false, ..run_state },
+            Some(Self::RunEndIgnored) => RunState { status: RunStatus::Active, ..run_state },
+            _ => run_state,
         }
     }
 
-    /// The record that an operation sees, if it is not the true one.
+    /// The record that an operation sees, if it differs from the real one.
     pub(crate) fn record(
         defect: Option<Self>,
         record: &ShardRecord<LOG>,
@@ -203,14 +207,14 @@ impl Defect {
                 head.op_log = OpLog::from_entries(oldest);
             }
             Self::ResidualForgotten => head.spawned.clear(),
-            Self::StatusUnchecked => revive(head),
+            Self::StatusUnchecked => reactivate(head),
             Self::CursorUnchecked => doctored.cursor = Cursor::initial(),
             _ => return None,
         }
         Some(doctored)
     }
 
-    /// The record of the run that a change of it sees.
+    /// The record of the run that a change sees.
     pub(crate) fn run(defect: Option<Self>, world: &World) -> RunRecord {
         let mut run = RunRecord::clone(&world.run);
         if defect == Some(Self::RunCountsAsEnded) && !run.status.is_terminal() {
@@ -220,7 +224,7 @@ impl Defect {
         run
     }
 
-    /// What becomes of a grant or an unpark.
+    /// The fence after a grant or an unpark.
     pub(crate) fn fence(
         defect: Option<Self>,
         (before, after): (FenceEpoch, FenceEpoch),
@@ -234,7 +238,7 @@ impl Defect {
     }
 }
 
-fn revive(head: &mut ShardHead<LOG>) {
+fn reactivate(head: &mut ShardHead<LOG>) {
     head.status = ShardStatus::Active;
     head.park = None;
 }

@@ -3,8 +3,8 @@ use shardwright_coordination::{ShardHead, ShardRecord, ShardState};
 
 use crate::LOG;
 
-/// A record that is copied when an operation first changes it, so that a refusal is seen to have
-/// changed nothing and costs nothing.
+/// A copy-on-write record. A refusal costs no copy, and the absence of a copy shows that it changed
+/// nothing.
 pub(crate) struct Draft<'a> {
     base: &'a ShardRecord<LOG>,
     changed: Option<ShardRecord<LOG>>,
@@ -15,7 +15,7 @@ impl<'a> Draft<'a> {
         Self { base, changed: None }
     }
 
-    /// The record that an operation left, if it touched any.
+    /// The changed record, if the operation wrote to it.
     pub(crate) fn into_changed(self) -> Option<ShardRecord<LOG>> {
         self.changed
     }

@@ -1,5 +1,5 @@
-//! The driver: hands requests to the shipped operations, as a backend would, and says what came
-//! of them. Not one rule of the protocol is written here.
+//! The driver: passes requests to the shipped operations, as a backend does, and returns the
+//! outcome. It contains no rule of the protocol.
 
 use shardwright_contracts::{Cursor, FenceEpoch, OpId, ShardSpec, ShardSpecRef, TenantId};
 use shardwright_coordination::guard::Context;
@@ -14,31 +14,31 @@ use shardwright_coordination::{
 use crate::LOG;
 use crate::defect::Defect;
 use crate::draft::Draft;
-use crate::request::{Ask, Key, Plan, bytes_of, cursor_at, key_of};
+use crate::request::{Command, Key, Plan, bytes_of, cursor_at, key_of};
 use crate::world::{Shard, TENANT, World, worker_id};
 
-/// What somebody was told.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The shard is theirs.
+    /// The shard is granted.
     Granted(Lease),
-    /// The shard parked itself instead.
-    ParkedItself,
-    /// It was done.
+    /// The shard parked itself instead of being granted.
+    SelfParked,
+    /// The operation was executed.
     Executed,
-    /// It had been done before.
+    /// The operation had been executed before.
     Replayed,
-    /// The protocol said no.
+    /// The protocol refused the request.
     Refused(CoordError),
-    /// The protocol said yes and there is no room for more shards.
+    /// All checks passed, but the bounds allow no more shards.
     NoRoom,
 }
 
 impl Answer {
-    /// Whether a record was to change.
+    /// Whether a record must have changed.
     #[must_use]
     pub(crate) const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Granted(_) | Self::ParkedItself | Self::Executed)
+        matches!(self, Self::Granted(_) | Self::SelfParked | Self::Executed)
     }
 
     fn of<E: Into<CoordError>>(result: Result<IdempotentOutcome<()>, E>) -> Self {
@@ -50,16 +50,16 @@ impl Answer {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
-    /// The record, if the operation touched it.
+    /// The record, if the operation wrote to it.
     pub(crate) changed: Option<ShardRecord<LOG>>,
     /// The shards to insert.
     pub(crate) spawned: Vec<Shard>,
 }
 
-/// Who asks for what, and which lease they show.
+/// A request with its sender and lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) tenant: TenantId,
@@ -73,35 +73,35 @@ pub(crate) struct Call {
 pub(crate) enum Operation {
     Acquire,
     Renew,
-    Ask(Ask, OpId),
+    Command(Command, OpId),
 }
 
 /// Executes requests on a world.
 pub(crate) struct Executor<'a> {
     pub(crate) world: &'a World,
     pub(crate) defect: Option<Defect>,
-    /// How many more shards there may be.
+    /// How many more shards the bounds allow.
     pub(crate) room: usize,
 }
 
 impl Executor<'_> {
     pub(crate) fn handle(&self, call: &Call, shard: &Shard) -> Outcome {
         let defect = self.defect;
-        let has_failed = call.is_acquire() && self.has_failed(shard);
-        let gate = Defect::gate(defect, self.world.gate(), has_failed);
+        let is_exhausted = call.is_acquire() && self.is_exhausted(shard);
+        let run_state = Defect::run_state(defect, self.world.run_state(), is_exhausted);
         let now = match call.operation {
             Operation::Acquire => self.world.now,
-            Operation::Renew | Operation::Ask(..) => Defect::time(defect, self.world.now),
+            Operation::Renew | Operation::Command(..) => Defect::time(defect, self.world.now),
         };
         let foreign = defect != Some(Defect::TenantUnchecked);
         let tenant = if foreign { call.tenant } else { TENANT };
-        let mut context = Context::new(now, tenant, &gate);
-        let is_overthrown = match defect {
+        let mut context = Context::new(now, tenant, &run_state);
+        let ignores_holder = match defect {
             Some(Defect::LeaseIgnored) => call.is_acquire(),
-            Some(Defect::ParksUnderHolder) => has_failed,
+            Some(Defect::ParksUnderHolder) => is_exhausted,
             _ => false,
         };
-        if is_overthrown {
+        if ignores_holder {
             context.holder = OwnerLiveness::Gone;
         }
         let doctored = Defect::record(defect, &shard.record);
@@ -110,24 +110,26 @@ impl Executor<'_> {
         let (mut answer, spawned) = match call.operation {
             Operation::Acquire => (self.acquire(&context, &mut draft, call.worker), Vec::new()),
             Operation::Renew => (renew(&context, &mut draft, &lease), Vec::new()),
-            Operation::Ask(Ask::Replace(plan), op) => {
+            Operation::Command(Command::Replace(plan), op) => {
                 self.replace(&context, &mut draft, &lease, plan, op)
             }
-            Operation::Ask(Ask::Residual(plan), op) => {
+            Operation::Command(Command::Residual(plan), op) => {
                 self.residual(&context, &mut draft, &lease, plan, op)
             }
-            Operation::Ask(ask, op) => (simple(&context, &mut draft, &lease, ask, op), Vec::new()),
+            Operation::Command(command, op) => {
+                (simple(&context, &mut draft, &lease, command, op), Vec::new())
+            }
         };
-        self.spoil(&mut answer, &mut draft, call, shard);
+        self.apply_defect(&mut answer, &mut draft, call, shard);
         Outcome { answer, changed: draft.into_changed(), spawned }
     }
 
-    fn has_failed(&self, shard: &Shard) -> bool {
+    fn is_exhausted(&self, shard: &Shard) -> bool {
         let max = self.world.run.config.max_shard_retries;
         max.is_some_and(|max| shard.record.head.fruitless_acquires >= max.get())
     }
 
-    /// The lease that is shown. Its deadline is the worker's own note, which nobody else reads.
+    /// The lease that the request presents. No check reads its deadline.
     fn lease(&self, call: &Call, shard: &Shard) -> Lease {
         let head = &shard.record.head;
         let (mut owner, mut fence) = (worker_id(call.worker), call.fence.unwrap_or(head.fence));
@@ -135,7 +137,7 @@ impl Executor<'_> {
             owner = head.lease.map_or(owner, |holder| holder.owner);
             fence = head.fence;
         }
-        // A lease is of whoever's shard it is; only the one who shows it may be a stranger.
+        // The lease always names the shard's tenant. Only the request may come from another.
         Lease::new(TENANT, head.key, owner, fence, self.world.now)
     }
 
@@ -143,7 +145,7 @@ impl Executor<'_> {
         let mut events = EventCollector::disabled();
         match ops::acquire(context, draft, worker_id(worker), 0, &mut events) {
             Ok(Acquired::Granted(lease)) => Answer::Granted(lease),
-            Ok(Acquired::Parked(_)) => Answer::ParkedItself,
+            Ok(Acquired::Parked(_)) => Answer::SelfParked,
             Err(error) => Answer::Refused(error.into()),
         }
     }
@@ -156,7 +158,7 @@ impl Executor<'_> {
         plan: Plan,
         op: OpId,
     ) -> (Answer, Vec<Shard>) {
-        // Plans are made with a shard at hand, so there is one.
+        // Plans are built from an existing shard, so they are valid.
         let Some(plan) = plan.replace() else { return (Answer::NoRoom, Vec::new()) };
         let pending = match ops::split_replace(context, draft, lease, plan, op) {
             Ok(ReplaceStep::Replayed(_)) => return (Answer::Replayed, Vec::new()),
@@ -195,7 +197,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Makes the records of new shards.
+    /// Creates the records of new shards.
     fn insert(&self, children: &[NewShard<'_>], parent: &Draft<'_>) -> Vec<Shard> {
         let parent = &parent.record().head;
         let defect = self.defect;
@@ -218,8 +220,8 @@ impl Executor<'_> {
         inserted.collect()
     }
 
-    /// What defects make of a good answer.
-    fn spoil(&self, answer: &mut Answer, draft: &mut Draft<'_>, call: &Call, shard: &Shard) {
+    /// Applies a defect to the result of an operation.
+    fn apply_defect(&self, answer: &mut Answer, draft: &mut Draft<'_>, call: &Call, shard: &Shard) {
         let before = shard.record.head.fence;
         let after = draft.record().head.fence;
         let fence = Defect::fence(self.defect, (before, after), call.is_acquire());
@@ -234,10 +236,10 @@ impl Executor<'_> {
             draft.record_mut().head.lease = shard.record.head.lease;
         }
         if self.defect == Some(Defect::CursorAhead) && *answer == Answer::Executed {
-            go_ahead(draft, call);
+            advance_further(draft, call);
         }
-        if self.defect == Some(Defect::ParksForNothing)
-            && *answer == Answer::ParkedItself
+        if self.defect == Some(Defect::ParksWithWrongReason)
+            && *answer == Answer::SelfParked
             && let Some(park) = &mut draft.record_mut().head.park
         {
             park.reason = ParkReason::Other;
@@ -248,9 +250,9 @@ impl Executor<'_> {
     }
 }
 
-/// Moves the cursor of a checkpoint to the next key, if that is one of the shard's.
-fn go_ahead(draft: &mut Draft<'_>, call: &Call) {
-    let Operation::Ask(Ask::Checkpoint(Some(key)), _) = call.operation else { return };
+/// Moves the cursor one key beyond the checkpoint, if that key is in the shard's range.
+fn advance_further(draft: &mut Draft<'_>, call: &Call) {
+    let Operation::Command(Command::Checkpoint(Some(key)), _) = call.operation else { return };
     let record = draft.record_mut();
     let next = cursor_at(Some(key + 1));
     if let (true, Ok(cursor)) =
@@ -265,25 +267,25 @@ impl Call {
         matches!(self.operation, Operation::Acquire)
     }
 
-    /// The key up to which the shard is said to be done.
+    /// The key that the request reports as done.
     pub(crate) const fn key(&self) -> Option<Key> {
         match self.operation {
-            Operation::Ask(Ask::Checkpoint(key) | Ask::Complete(key), _) => key,
-            Operation::Acquire | Operation::Renew | Operation::Ask(..) => None,
+            Operation::Command(Command::Checkpoint(key) | Command::Complete(key), _) => key,
+            Operation::Acquire | Operation::Renew | Operation::Command(..) => None,
         }
     }
 
-    /// How the shard is to be split.
+    /// The split plan of the request.
     pub(crate) const fn plan(&self) -> Option<Plan> {
         match self.operation {
-            Operation::Ask(Ask::Replace(plan) | Ask::Residual(plan), _) => Some(plan),
-            Operation::Acquire | Operation::Renew | Operation::Ask(..) => None,
+            Operation::Command(Command::Replace(plan) | Command::Residual(plan), _) => Some(plan),
+            Operation::Acquire | Operation::Renew | Operation::Command(..) => None,
         }
     }
 
-    /// Whether it is something that only the holder of a lease may do.
+    /// Whether the operation needs a lease.
     pub(crate) const fn needs_lease(&self) -> bool {
-        !matches!(self.operation, Operation::Acquire | Operation::Ask(Ask::Unpark, _))
+        !matches!(self.operation, Operation::Acquire | Operation::Command(Command::Unpark, _))
     }
 }
 
@@ -294,35 +296,37 @@ fn renew(context: &Context<'_>, draft: &mut Draft<'_>, lease: &Lease) -> Answer 
     }
 }
 
-/// The operations that make no shards.
+/// The operations that create no shards.
 fn simple(
     context: &Context<'_>,
     draft: &mut Draft<'_>,
     lease: &Lease,
-    ask: Ask,
+    command: Command,
     op: OpId,
 ) -> Answer {
     let (lease, mut events) = (*lease, EventCollector::disabled());
     let events = &mut events;
-    match ask {
-        Ask::Checkpoint(key) => {
+    match command {
+        Command::Checkpoint(key) => {
             let request = Checkpoint { lease, op, cursor: cursor_at(key) };
             Answer::of(ops::checkpoint(context, draft, &request, events))
         }
-        Ask::Complete(key) => {
+        Command::Complete(key) => {
             let request = Complete { lease, op, cursor: cursor_at(key) };
             Answer::of(ops::complete(context, draft, &request, events))
         }
-        Ask::Park => {
+        Command::Park => {
             let (reason, detail) = (ParkReason::Poisoned, b"".as_slice());
             let request = ParkShard { lease, reason, op, detail };
             Answer::of(ops::park(context, draft, &request, events))
         }
-        Ask::Release => Answer::of(ops::release(context, draft, &Release { lease, op }, events)),
-        Ask::Unpark => {
+        Command::Release => {
+            Answer::of(ops::release(context, draft, &Release { lease, op }, events))
+        }
+        Command::Unpark => {
             let request = UnparkShard { key: lease.key(), op };
             Answer::of(ops::unpark(context, draft, &request, events))
         }
-        Ask::Replace(_) | Ask::Residual(_) => Answer::NoRoom,
+        Command::Replace(_) | Command::Residual(_) => Answer::NoRoom,
     }
 }

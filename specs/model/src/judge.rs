@@ -1,7 +1,7 @@
-//! The rules, judged over one step: the world before, the answer, the world after.
+//! The rules, judged on one step: the world before, the answer, and the world after.
 //!
-//! Judges look at the true time, the true records and the model's own notes, whatever an
-//! operation was made to believe.
+//! The judgement uses the real time, the real records and the model's own notes, not what a defect
+//! made an operation see.
 
 use shardwright_coordination::{
     CoordError, IdempotentOutcome, ParkReason, RunRecord, RunStatus, RunTransitionError,
@@ -11,19 +11,19 @@ use shardwright_coordination::{
 use crate::action::Change;
 use crate::executor::{Answer, Call, Operation};
 use crate::property::{Rule, Rules};
-use crate::request::{Ask, Known};
+use crate::request::{Command, ExpectedAnswer};
 use crate::world::{Shard, TENANT, World, worker_id};
 
-/// One call to a shard, and what came of it.
+/// One call to a shard and its outcome.
 pub(crate) struct Case<'a> {
     pub(crate) call: &'a Call,
     pub(crate) answer: &'a Answer,
     pub(crate) before: &'a World,
-    /// The world after, if anything in it is different.
+    /// The world after the call, if it changed.
     pub(crate) after: Option<&'a World>,
-    /// What must be said, because the request is remembered.
-    pub(crate) owed: Option<Known>,
-    /// Whether the operation touched the record.
+    /// The required answer, if the request is remembered.
+    pub(crate) expected: Option<ExpectedAnswer>,
+    /// Whether the operation wrote to the record.
     pub(crate) touched: bool,
 }
 
@@ -32,15 +32,15 @@ impl Case<'_> {
     pub(crate) fn broken(&self) -> Rules {
         let mut broken = Rules::default();
         let Some(shard) = self.before.shard(self.call.shard) else { return broken };
-        broken.insert_if(!self.is_answer_owed(), Rule::OneEffect);
+        broken.insert_if(!self.is_answer_expected(), Rule::OneEffect);
         if !self.answer.is_accepted() {
             broken.insert_if(self.touched, Rule::RefusalsChangeNothing);
-            let odd = |error: &CoordError| !self.has_reason(error, shard);
-            let odd = matches!(self.answer, Answer::Refused(error) if odd(error));
-            broken.insert_if(odd, Rule::RefusalsHaveReasons);
+            let is_untrue = |error: &CoordError| !self.has_reason(error, shard);
+            let is_untrue = matches!(self.answer, Answer::Refused(error) if is_untrue(error));
+            broken.insert_if(is_untrue, Rule::RefusalsHaveReasons);
             return broken;
         }
-        // One effect is not none.
+        // An accepted operation must have an effect.
         broken.insert_if(!self.touched, Rule::OneEffect);
         broken.insert_if(self.call.tenant != TENANT, Rule::TenantsApart);
         broken.insert_if(self.before.run.status.is_terminal(), Rule::EndedStays);
@@ -61,19 +61,19 @@ impl Case<'_> {
         broken
     }
 
-    fn is_answer_owed(&self) -> bool {
+    fn is_answer_expected(&self) -> bool {
         let conflict = matches!(self.answer, Answer::Refused(CoordError::OpIdConflict(_)));
         let replayed = *self.answer == Answer::Replayed;
-        match self.owed {
-            // A stranger learns nothing, remembered or not.
+        match self.expected {
+            // Another tenant learns nothing, whether the request is remembered or not.
             _ if self.call.tenant != TENANT => !conflict && !replayed,
-            Some(Known::Replay) => replayed,
-            Some(Known::Conflict) => conflict,
+            Some(ExpectedAnswer::Replay) => replayed,
+            Some(ExpectedAnswer::Conflict) => conflict,
             None => !conflict && !replayed,
         }
     }
 
-    /// Whether the world gives the reason for which the call was refused.
+    /// Whether the reason of the refusal is true in the world.
     fn has_reason(&self, error: &CoordError, shard: &Shard) -> bool {
         let head = &shard.record.head;
         let (status, run, now) = (head.status, &self.before.run, self.before.now);
@@ -81,7 +81,7 @@ impl Case<'_> {
         let (start, end) = shard.range();
         match error {
             CoordError::TenantMismatch(_) => self.call.tenant != TENANT,
-            CoordError::OpIdConflict(_) => self.owed == Some(Known::Conflict),
+            CoordError::OpIdConflict(_) => self.expected == Some(ExpectedAnswer::Conflict),
             CoordError::RunNotActive(_) => run.status != RunStatus::Active,
             CoordError::RunTerminal(_) => run.status.is_terminal(),
             CoordError::RunPaused(_) => run.paused,
@@ -102,7 +102,7 @@ impl Case<'_> {
             CoordError::SplitInvalid(_) => self.call.plan().is_some_and(|plan| {
                 (plan.start, plan.end) != (start, end) || plan.cursor != shard.cursor()
             }),
-            // The world is too small for any other.
+            // No other refusal can occur in this world.
             _ => false,
         }
     }
@@ -121,8 +121,8 @@ impl Case<'_> {
         let (old, new) = (before.record.head.fence, after.record.head.fence);
         let rises = match self.call.operation {
             Operation::Acquire => matches!(self.answer, Answer::Granted(_)),
-            Operation::Ask(Ask::Unpark, _) => true,
-            Operation::Renew | Operation::Ask(..) => false,
+            Operation::Command(Command::Unpark, _) => true,
+            Operation::Renew | Operation::Command(..) => false,
         };
         broken.insert_if(if rises { new <= old } else { new != old }, Rule::FencesRise);
         let Answer::Granted(lease) = self.answer else { return };
@@ -136,21 +136,20 @@ impl Case<'_> {
         broken.insert_if(lasts, Rule::LeaseHolds);
     }
 
-    /// A shard that has failed too often parks itself instead of being handed out, and at no other
-    /// time.
+    /// A shard without attempts left parks itself instead of being granted, and at no other time.
     fn judge_parking(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
         let (run, head) = (&self.before.run, &before.record.head);
         let max = run.config.max_shard_retries;
-        let has_failed = max.is_some_and(|max| head.fruitless_acquires >= max.get());
+        let is_exhausted = max.is_some_and(|max| head.fruitless_acquires >= max.get());
         match self.answer {
-            Answer::Granted(_) => broken.insert_if(has_failed, Rule::ParksInNeed),
-            Answer::ParkedItself => {
+            Answer::Granted(_) => broken.insert_if(is_exhausted, Rule::ParksWhenExhausted),
+            Answer::SelfParked => {
                 let is_free = head.lease.is_none_or(|holder| holder.deadline <= self.before.now);
-                let hands_out = run.status == RunStatus::Active && !run.paused;
+                let grants = run.status == RunStatus::Active && !run.paused;
                 let reason = after.record.park_reason();
-                let says_so = reason == Some(ParkReason::TooManyErrors);
-                let is_due = has_failed && is_free && hands_out && says_so;
-                broken.insert_if(!is_due, Rule::ParksInNeed);
+                let names_reason = reason == Some(ParkReason::TooManyErrors);
+                let is_due = is_exhausted && is_free && grants && names_reason;
+                broken.insert_if(!is_due, Rule::ParksWhenExhausted);
             }
             Answer::Executed | Answer::Replayed | Answer::Refused(_) | Answer::NoRoom => {}
         }
@@ -160,44 +159,47 @@ impl Case<'_> {
         let old = before.record.head.status;
         let new = after.record.head.status;
         let legal = match (old, self.call.operation) {
-            (ShardStatus::Parked, Operation::Ask(Ask::Unpark, _)) => new == ShardStatus::Active,
-            (ShardStatus::Active, Operation::Ask(Ask::Unpark, _)) => false,
+            (ShardStatus::Parked, Operation::Command(Command::Unpark, _)) => {
+                new == ShardStatus::Active
+            }
+            (ShardStatus::Active, Operation::Command(Command::Unpark, _)) => false,
             (ShardStatus::Active, operation) => new == self.status_after(operation),
-            // Accepting anything of a shard that has come to its end is as bad as changing it.
+            // A terminal shard must accept nothing but an unpark.
             (ShardStatus::Done | ShardStatus::Split | ShardStatus::Parked, _) => false,
         };
         broken.insert_if(!legal, Rule::TerminalStays);
     }
 
-    /// Where an active shard stands after something was done to it.
+    /// The status of an active shard after an operation.
     fn status_after(&self, operation: Operation) -> ShardStatus {
         match operation {
-            Operation::Acquire if *self.answer == Answer::ParkedItself => ShardStatus::Parked,
+            Operation::Acquire if *self.answer == Answer::SelfParked => ShardStatus::Parked,
             Operation::Acquire | Operation::Renew => ShardStatus::Active,
-            Operation::Ask(ask, _) => match ask {
-                Ask::Checkpoint(_) | Ask::Release | Ask::Residual(_) | Ask::Unpark => {
-                    ShardStatus::Active
-                }
-                Ask::Complete(_) => ShardStatus::Done,
-                Ask::Park => ShardStatus::Parked,
-                Ask::Replace(_) => ShardStatus::Split,
+            Operation::Command(command, _) => match command {
+                Command::Checkpoint(_)
+                | Command::Release
+                | Command::Residual(_)
+                | Command::Unpark => ShardStatus::Active,
+                Command::Complete(_) => ShardStatus::Done,
+                Command::Park => ShardStatus::Parked,
+                Command::Replace(_) => ShardStatus::Split,
             },
         }
     }
 
-    /// The shard's cursor stands where it was told to, which is not behind where it stood, or where
-    /// it stood; and no new shard claims more than it had reached.
+    /// Whether the cursor is at the requested key and not behind the previous one. Without a
+    /// requested key it must be unchanged. No new shard may start beyond the previous cursor.
     fn is_cursor_kept(&self, before: &Shard, after: &World) -> bool {
         let reached = before.cursor();
-        let told = match self.call.operation {
-            Operation::Ask(Ask::Checkpoint(_) | Ask::Complete(_), _) => self.call.key(),
-            Operation::Acquire | Operation::Renew | Operation::Ask(..) => reached,
+        let requested = match self.call.operation {
+            Operation::Command(Command::Checkpoint(_) | Command::Complete(_), _) => self.call.key(),
+            Operation::Acquire | Operation::Renew | Operation::Command(..) => reached,
         };
         let shard = after.shard(self.call.shard);
         let mut fresh = after.shards.iter().skip(self.before.shards.len());
-        let is_kept = told >= reached;
+        let is_kept = requested >= reached;
         is_kept
-            && shard.is_some_and(|shard| shard.cursor() == told && is_inside(shard))
+            && shard.is_some_and(|shard| shard.cursor() == requested && is_inside(shard))
             && fresh.all(|child| child.cursor() <= reached && is_inside(child))
     }
 }
@@ -207,7 +209,7 @@ fn is_inside(shard: &Shard) -> bool {
     shard.cursor().is_none_or(|key| start <= key && key < end)
 }
 
-/// Whether the shards that stand for themselves cover every key of the manifest once.
+/// Whether the leaves cover every key of the manifest exactly once.
 fn tiles(world: &World) -> bool {
     let is_leaf = |shard: &&Shard| shard.record.head.status != ShardStatus::Split;
     let mut leaves: Vec<_> =
@@ -223,13 +225,13 @@ fn tiles(world: &World) -> bool {
     at == world.keys
 }
 
-/// A change of the run, what an operator was told, and the record that it left.
+/// A change of the run, its answer and the resulting record.
 pub(crate) struct ChangeCase<'a> {
     pub(crate) before: &'a World,
     pub(crate) change: Change,
     pub(crate) answer: &'a Result<IdempotentOutcome<()>, RunTransitionError>,
     pub(crate) run: &'a RunRecord,
-    /// Whether the operation touched the record.
+    /// Whether the operation wrote to the record.
     pub(crate) touched: bool,
 }
 
@@ -245,7 +247,7 @@ impl ChangeCase<'_> {
                 broken.insert_if(run.check_invariants().is_err(), Rule::RecordsSound);
                 let is_done = run.status == RunStatus::Done;
                 broken.insert_if(is_done && !self.is_all_done(), Rule::DoneMeansDone);
-                broken.insert_if(*run != self.wanted(), Rule::ChangesTakeEffect);
+                broken.insert_if(*run != self.expected_record(), Rule::ChangesTakeEffect);
             }
             Err(error) => {
                 broken.insert_if(self.touched, Rule::RefusalsChangeNothing);
@@ -262,7 +264,7 @@ impl ChangeCase<'_> {
             .all(|shard| matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split))
     }
 
-    /// Whether the world gives the reason for which the change was refused.
+    /// Whether the reason of the refusal is true in the world.
     fn has_reason(&self, error: &RunTransitionError) -> bool {
         let is_over = self.before.run.status.is_terminal();
         match error {
@@ -270,7 +272,7 @@ impl ChangeCase<'_> {
             RunTransitionError::RunUnfinished(_) => {
                 self.change == Change::Complete && !is_over && !self.is_all_done()
             }
-            // Nobody else knows the id, and the world is too small for any other.
+            // The id is new, and no other refusal can occur in this world.
             RunTransitionError::OpIdConflict(_)
             | RunTransitionError::RunNotFound(_)
             | RunTransitionError::TenantMismatch(_)
@@ -279,20 +281,20 @@ impl ChangeCase<'_> {
         }
     }
 
-    /// The record that the change is to leave; what it remembers is judged apart.
-    fn wanted(&self) -> RunRecord {
-        let mut wanted = RunRecord::clone(&self.before.run);
-        (wanted.status, wanted.paused) = match self.change {
-            Change::Pause => (wanted.status, true),
-            Change::Resume => (wanted.status, false),
+    /// The expected record. Its op log is judged separately.
+    fn expected_record(&self) -> RunRecord {
+        let mut expected = RunRecord::clone(&self.before.run);
+        (expected.status, expected.paused) = match self.change {
+            Change::Pause => (expected.status, true),
+            Change::Resume => (expected.status, false),
             Change::Complete => (RunStatus::Done, false),
             Change::Fail => (RunStatus::Failed, false),
             Change::Cancel => (RunStatus::Cancelled, false),
         };
-        if wanted.status.is_terminal() {
-            wanted.completed_at = Some(self.before.now.max(wanted.created_at));
+        if expected.status.is_terminal() {
+            expected.completed_at = Some(self.before.now.max(expected.created_at));
         }
-        wanted.op_log = self.run.op_log.clone();
-        wanted
+        expected.op_log = self.run.op_log.clone();
+        expected
     }
 }

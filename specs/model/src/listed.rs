@@ -38,9 +38,9 @@ macro_rules! sentences {
                 self.0 |= 1 << one as $bits;
             }
 
-            /// Adds one if something is so.
-            pub const fn insert_if(&mut self, is_so: bool, one: $name) {
-                if is_so {
+            /// Adds one if a condition holds.
+            pub const fn insert_if(&mut self, condition: bool, one: $name) {
+                if condition {
                     self.insert(one);
                 }
             }

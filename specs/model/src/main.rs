@@ -1,41 +1,41 @@
-//! `model [small|large]`: visits every world within the bounds and prints what it found.
+//! `model [small|large]`: visits every world within the bounds and prints the result.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 use std::process::ExitCode;
 
-use shardwright_specs::{Bounds, Model, Pinned, Report, Rule, Search, Sight, Sights};
+use shardwright_specs::{Bounds, Model, Pinned, Report, Rule, Search, Situation, Situations};
 
 fn main() -> ExitCode {
     let size = std::env::args().nth(1).unwrap_or_else(|| "small".to_owned());
     let Some(all) = Bounds::of_size(&size) else {
-        eprintln!("there is no size {size}; there are small and large");
+        eprintln!("unknown size {size}; use small or large");
         return ExitCode::FAILURE;
     };
-    let mut seen = Sights::default();
+    let mut seen = Situations::default();
     let mut good = true;
     for bounds in all {
         println!("{bounds}");
         let report = Search::new(Model::new(*bounds)).on_level(print_level).run();
         print(&report);
-        seen.extend(report.sights);
+        seen.extend(report.situations);
         good &= report.counterexamples.is_empty() && is_as_pinned(bounds, &report);
     }
     println!("\nsometimes");
-    for sight in Sight::ALL {
-        println!("  {} {}", mark(seen.contains(*sight)), sight.sentence());
-        good &= seen.contains(*sight);
+    for situation in Situation::ALL {
+        println!("  {} {}", mark(seen.contains(*situation)), situation.sentence());
+        good &= seen.contains(*situation);
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A search that came to an end too soon, or found more than there was, proves something else.
+/// A search with another number of states checked another protocol or model.
 fn is_as_pinned(bounds: &Bounds, report: &Report) -> bool {
     let found = Pinned { states: report.states, depth: report.depth };
     let is_same = bounds.pinned() == Some(found);
     if !is_same {
-        println!("{} found {found:?}, pinned is {:?}\n", mark(false), bounds.pinned());
+        println!("{} found {found:?}, expected {:?}\n", mark(false), bounds.pinned());
     }
     is_same
 }
@@ -44,7 +44,7 @@ const fn mark(good: bool) -> char {
     if good { '✓' } else { '✗' }
 }
 
-/// Progress goes apart from the report, which can be kept.
+/// Prints progress to stderr, apart from the report.
 fn print_level(depth: u32, size: u64) {
     eprintln!("depth {depth}: {size} new states");
 }
@@ -55,13 +55,13 @@ fn print(report: &Report) {
         println!("  {} {}", mark(report.counterexample(*rule).is_none()), rule.sentence());
     }
     for found in &report.counterexamples {
-        println!("\na shortest way to break the rule that {}:", found.rule.sentence());
+        println!("\na shortest path to a step that breaks this rule: {}", found.rule.sentence());
         for action in &found.actions {
             println!("  {action:?}");
         }
     }
     let Report { states, running, steps, depth, widest, elapsed, .. } = report;
-    println!("\n{states} states, {running} of them of a run that has not ended");
+    println!("\n{states} states, {running} of them with a run that has not ended");
     println!("{steps} steps, depth {depth}, widest level {widest}");
     println!("{:.1} s\n", elapsed.as_secs_f64());
 }

@@ -1,4 +1,4 @@
-//! What an operator does to the run as a whole.
+//! Changes of the run by an operator.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::action::Change;
 use crate::defect::Defect;
 use crate::judge::ChangeCase;
 use crate::model::Step;
-use crate::property::{Rule, Sight, Sights};
+use crate::property::{Rule, Situation, Situations};
 use crate::witness::refusal;
 use crate::world::{TENANT, World};
 
-/// Changes the run, and asks for the same again and for something else under the same id.
+/// Changes the run. Then retries the request, and sends another one under the same id.
 pub(crate) fn operate(defect: Option<Defect>, world: &World, change: Change) -> Step {
     let progress = match change {
         Change::Complete => progress(defect, world),
         Change::Pause | Change::Resume | Change::Fail | Change::Cancel => RunProgress::default(),
     };
-    let mut sights = Sights::default();
+    let mut situations = Situations::default();
     let change_with = |run: &mut RunRecord, change| {
         let call = RunCall { now: world.now, tenant: TENANT };
         let change = as_run_change(defect, change, &progress);
@@ -31,39 +31,39 @@ pub(crate) fn operate(defect: Option<Defect>, world: &World, change: Change) -> 
     };
     let mut seen = Defect::run(defect, world);
     if defect == Some(Defect::FreshIdTaken) {
-        // Whatever it comes to.
+        // The outcome does not matter.
         _ = change_with(&mut seen, other(change));
     }
     let mut run = seen.clone();
     let answer = change_with(&mut run, change);
-    if defect == Some(Defect::ResumeIdle) && change == Change::Resume {
+    if defect == Some(Defect::ResumeHasNoEffect) && change == Change::Resume {
         run.paused = world.run.paused;
     }
     let touched = run != seen;
     let case = ChangeCase { before: world, change, answer: &answer, run: &run, touched };
     let mut broken = case.broken();
     if let Err(error) = answer {
-        if let Some(sight) = refusal(&CoordError::from(error)) {
-            sights.insert(sight);
+        if let Some(situation) = refusal(&CoordError::from(error)) {
+            situations.insert(situation);
         }
-        return Step { after: None, broken, sights };
+        return Step { after: None, broken, situations };
     }
-    // The operator may not hear of it, and asks again, or mistakes the id. Every run is also there
-    // with nothing under way, because requests can be given up.
+    // The operator may miss the answer and retry, or reuse the id. Every run is also reached
+    // without requests in flight, because requests can be lost.
     if world.requests.is_empty() {
         let changed = run.clone();
         let again = change_with(&mut run, change);
         let mistaken = change_with(&mut run, other(change));
-        let owed = again == Ok(IdempotentOutcome::Replayed(()))
+        let expected = again == Ok(IdempotentOutcome::Replayed(()))
             && matches!(mistaken, Err(RunTransitionError::OpIdConflict(_)));
-        broken.insert_if(!owed || run != changed, Rule::OneEffect);
-        sights.insert(Sight::RunOpReplayed);
+        broken.insert_if(!expected || run != changed, Rule::OneEffect);
+        situations.insert(Situation::RunOpReplayed);
     }
-    sights.insert(sight_of(change));
+    situations.insert(situation_of(change));
     let held = world.shards.iter().any(|shard| shard.record.head.lease.is_some());
-    sights.insert_if(held && change == Change::Cancel, Sight::CancelledUnderWay);
+    situations.insert_if(held && change == Change::Cancel, Situation::CancelledWhileHeld);
     let after = World { run: Arc::new(run), next_op: world.next_op + 1, ..world.clone() };
-    Step { after: Some(after), broken, sights }
+    Step { after: Some(after), broken, situations }
 }
 
 fn as_run_change(defect: Option<Defect>, change: Change, progress: &RunProgress) -> RunChange<'_> {
@@ -84,13 +84,13 @@ const fn other(change: Change) -> Change {
     }
 }
 
-const fn sight_of(change: Change) -> Sight {
+const fn situation_of(change: Change) -> Situation {
     match change {
-        Change::Pause => Sight::Paused,
-        Change::Resume => Sight::Resumed,
-        Change::Complete => Sight::RunCompleted,
-        Change::Fail => Sight::RunFailed,
-        Change::Cancel => Sight::RunCancelled,
+        Change::Pause => Situation::Paused,
+        Change::Resume => Situation::Resumed,
+        Change::Complete => Situation::RunCompleted,
+        Change::Fail => Situation::RunFailed,
+        Change::Cancel => Situation::RunCancelled,
     }
 }
 

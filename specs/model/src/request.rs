@@ -1,4 +1,4 @@
-//! What workers ask for, as data that can be kept and sent again.
+//! The requests of workers, as data that can be stored and resent.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use shardwright_contracts::{
 use crate::LOG;
 use crate::bounds::KEYS_MAX;
 
-/// A key, by its place in the keyspace.
+/// A key, by its index in the keyspace.
 pub type Key = u8;
 
 const KEY_BYTES: [[u8; 1]; 8] = [*b"a", *b"b", *b"c", *b"d", *b"e", *b"f", *b"g", *b"h"];
@@ -22,7 +22,7 @@ pub(crate) fn bytes_of(key: Key) -> &'static [u8] {
     KEY_BYTES.get(usize::from(key)).map_or(&[], |bytes| bytes)
 }
 
-/// The key that bytes stand for.
+/// The key of its bytes.
 #[must_use]
 pub(crate) fn key_of(bytes: &[u8]) -> Key {
     bytes.first().map_or(Key::MAX, |byte| byte.wrapping_sub(b'a'))
@@ -34,16 +34,16 @@ pub(crate) fn cursor_at(key: Option<Key>) -> CursorUpdate<'static> {
     key.map_or(CursorUpdate::initial(), |key| CursorUpdate::at(bytes_of(key)))
 }
 
-/// The split of a shard as it was when somebody planned it.
+/// A split, planned for the state of a shard at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Plan {
     /// First key of the shard.
     pub start: Key,
-    /// First key behind it.
+    /// First key after it.
     pub end: Key,
-    /// Where it is to be cut.
+    /// The boundary between the parts.
     pub boundary: Key,
-    /// How far it was.
+    /// The cursor at that time.
     pub cursor: Option<Key>,
 }
 
@@ -52,7 +52,7 @@ impl Plan {
         ShardSpecRef::new(bytes_of(self.start), bytes_of(self.end), b"")
     }
 
-    /// The plan of two children. Plans have room for hundreds, so each is made once.
+    /// The plan of two children. A plan is large, so each is built once.
     pub(crate) fn replace(self) -> Option<&'static SplitReplacePlan<'static>> {
         static PLANS: LazyLock<BTreeMap<Plan, Box<SplitReplacePlan<'static>>>> =
             LazyLock::new(|| {
@@ -73,7 +73,7 @@ impl Plan {
     }
 }
 
-/// Everything that looks like a plan; most of it is none.
+/// All combinations of keys. Most are not valid plans.
 fn all_plans() -> impl Iterator<Item = Plan> {
     let keys = || 0..=KEYS_MAX;
     let cursors = move || keys().map(Some).chain([None]);
@@ -86,16 +86,16 @@ fn all_plans() -> impl Iterator<Item = Plan> {
     })
 }
 
-/// An operation with an id, and what it asks.
+/// An operation that carries an operation id, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Move the cursor; without a key it is always refused.
+pub enum Command {
+    /// Move the cursor. Always refused without a key.
     Checkpoint(Option<Key>),
-    /// Finish the shard at a cursor.
+    /// Complete the shard at a cursor.
     Complete(Option<Key>),
-    /// Stop the shard.
+    /// Park the shard.
     Park,
-    /// Give the lease back.
+    /// Release the lease.
     Release,
     /// Replace the shard by two children.
     Replace(Plan),
@@ -105,11 +105,11 @@ pub enum Ask {
     Unpark,
 }
 
-impl Ask {
-    /// What a mistaken worker sends under the same id: other parameters, or another operation
-    /// with the same ones.
+impl Command {
+    /// The request that a faulty worker sends under the same id: other parameters, or another
+    /// operation with the same ones.
     #[must_use]
-    pub fn misused(self) -> Option<Self> {
+    pub fn altered(self) -> Option<Self> {
         match self {
             Self::Checkpoint(key) => Some(Self::Complete(key)),
             Self::Complete(_) | Self::Release => Some(Self::Park),
@@ -126,7 +126,7 @@ impl Ask {
         }
     }
 
-    /// How many shards it makes.
+    /// Number of shards that it creates.
     #[must_use]
     pub const fn spawns(self) -> usize {
         match self {
@@ -136,66 +136,70 @@ impl Ask {
         }
     }
 
-    /// Whether the shards it makes bear witness of it for ever.
+    /// Whether the shard that it creates records the operation for good.
     #[must_use]
     pub const fn is_residual(self) -> bool {
         matches!(self, Self::Residual(_))
     }
 }
 
-/// What a request has effected so far. Kept by the model itself, beside the records, so that the
-/// op log is judged by something that is not the op log.
+/// The effects of a request so far. The model keeps them apart from the records, so that the op log
+/// is not judged by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// It took effect, this many operations of the shard ago; at most the log's capacity.
+    /// The effect of the request, if it had one.
     pub effect: Option<Effect>,
-    /// It made a residual, as which of its two wordings.
-    pub residual: Option<Wording>,
+    /// The payload that created a residual, if one did.
+    pub residual: Option<Payload>,
 }
 
 /// An effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// How many operations of the shard came later.
+    /// Number of later operations on the shard, at most the log's capacity.
     pub since: u8,
-    /// In which wording it took effect.
-    pub wording: Wording,
+    /// The payload that took effect.
+    pub payload: Payload,
 }
 
-/// Which of the two things that are sent under one id.
+/// Which of the two requests that are sent under one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wording {
-    /// What was meant.
-    Meant,
-    /// What [`Ask::misused`] makes of it.
-    Misused,
+pub enum Payload {
+    /// The original request.
+    Original,
+    /// The request of [`Command::altered`].
+    Altered,
 }
 
-/// What has to be said to a request that is known.
+/// The required answer to a remembered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum ExpectedAnswer {
     /// The same answer as before.
     Replay,
-    /// That its id is taken.
+    /// A conflict: the id was used for another request.
     Conflict,
 }
 
 impl Memory {
-    /// Whether its effect is old enough to be forgotten.
+    /// Whether the op log has evicted its entry.
     #[must_use]
     pub fn is_evicted(self) -> bool {
         self.effect.is_some_and(|effect| usize::from(effect.since) >= LOG)
     }
 
-    /// What has to be said to `ask` in this wording, if anything is remembered.
+    /// The required answer to `command` with this payload, if the request is remembered.
     #[must_use]
-    pub(crate) fn owes(self, ask: Ask, wording: Wording) -> Option<Known> {
-        let fresh = self.effect.filter(|_| !self.is_evicted()).map(|effect| effect.wording);
-        let known = fresh.or(self.residual.filter(|_| ask.is_residual()))?;
-        Some(if known == wording { Known::Replay } else { Known::Conflict })
+    pub(crate) fn expected_answer(
+        self,
+        command: Command,
+        payload: Payload,
+    ) -> Option<ExpectedAnswer> {
+        let fresh = self.effect.filter(|_| !self.is_evicted()).map(|effect| effect.payload);
+        let known = fresh.or(self.residual.filter(|_| command.is_residual()))?;
+        Some(if known == payload { ExpectedAnswer::Replay } else { ExpectedAnswer::Conflict })
     }
 
-    /// Another operation of the shard took effect.
+    /// Records that another operation of the shard took effect.
     pub fn age(&mut self) {
         if let Some(effect) = &mut self.effect {
             effect.since = (effect.since + 1).min(LOG as u8);
@@ -206,16 +210,16 @@ impl Memory {
 /// A request that may be delivered any number of times, at any time, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who sent it.
+    /// The sender.
     pub worker: u8,
-    /// Its id, never used for another.
+    /// Its operation id, never used for another request.
     pub op: OpId,
-    /// The shard, by its place in the world.
+    /// The shard, by its index in the world.
     pub shard: u8,
-    /// The fence of the lease it shows; none for what needs no lease.
+    /// The fence of its lease; none if it needs no lease.
     pub fence: Option<FenceEpoch>,
-    /// What it asks.
-    pub ask: Ask,
-    /// What it has effected.
+    /// The operation.
+    pub command: Command,
+    /// Its effects so far.
     pub memory: Memory,
 }

@@ -1,4 +1,4 @@
-//! Visits every world there is, level by level.
+//! Visits every world, level by level.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,37 +7,37 @@ use std::time::{Duration, Instant};
 
 use crate::action::Action;
 use crate::model::Model;
-use crate::property::{Rule, Rules, Sights};
+use crate::property::{Rule, Rules, Situations};
 use crate::visited::Visited;
 use crate::world::World;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Report {
-    /// How many worlds there are.
+    /// Number of worlds.
     pub states: u64,
-    /// In how many of them the run has not ended.
+    /// Number of worlds whose run has not ended.
     pub running: u64,
-    /// How many steps were taken, refused ones included.
+    /// Number of steps, including refused ones.
     pub steps: u64,
-    /// How many steps away the farthest world is.
+    /// Number of steps to the farthest world.
     pub depth: u32,
     /// The size of the largest level.
     pub widest: u64,
-    /// What was seen.
-    pub sights: Sights,
-    /// A shortest way to break each rule that was broken.
+    /// The situations that occurred.
+    pub situations: Situations,
+    /// A shortest path to each broken rule.
     pub counterexamples: Vec<Counterexample>,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
-/// A shortest way to break a rule.
+/// A shortest path to a broken rule.
 #[derive(Debug)]
 pub struct Counterexample {
-    /// What the last step breaks.
+    /// The rule that the last step breaks.
     pub rule: Rule,
-    /// What has to happen, in order.
+    /// The steps, in order.
     pub actions: Vec<Action>,
 }
 
@@ -48,7 +48,7 @@ pub struct Search {
     progress: fn(u32, u64),
 }
 
-/// What threads have in common during a search.
+/// State that the threads of a search share.
 struct Shared {
     visited: Visited,
     states: AtomicU64,
@@ -60,24 +60,24 @@ struct Shared {
 
 #[derive(Default)]
 struct Found {
-    sights: Sights,
+    situations: Situations,
     /// The rules that were broken, each with a world and the step from there.
     broken: BTreeMap<Rule, (u64, Action)>,
 }
 
-/// Worlds are handed to threads in batches, which are freed as they are used up.
+/// Threads take worlds in batches. A batch is freed when it is done.
 type Level = Vec<Vec<(u64, World)>>;
 const BATCH: usize = 512;
 
 impl Search {
-    /// A search on as many threads as there are processors.
+    /// A search with one thread per processor.
     #[must_use]
     pub fn new(model: Model) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self { model, threads, progress: |_, _| {} }
     }
 
-    /// The same on a given number of threads.
+    /// Sets the number of threads.
     #[must_use]
     pub const fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
@@ -89,7 +89,7 @@ impl Search {
         Self { progress, ..self }
     }
 
-    /// Visits everything, or stops at the end of the level in which a rule is broken.
+    /// Visits every world, or stops after the level in which a rule is broken.
     #[must_use]
     pub fn run(&self) -> Report {
         let started = Instant::now();
@@ -113,7 +113,7 @@ impl Search {
         let broken = found.broken.iter();
         let counterexamples = broken.map(|(&rule, &(from, action))| Counterexample {
             rule,
-            actions: self.way_to(&shared.visited, from, action),
+            actions: self.path_to(&shared.visited, from, action),
         });
         Report {
             states: shared.states.load(Ordering::Relaxed),
@@ -121,7 +121,7 @@ impl Search {
             steps: shared.steps.load(Ordering::Relaxed),
             depth,
             widest,
-            sights: found.sights,
+            situations: found.situations,
             counterexamples: counterexamples.collect(),
             elapsed: started.elapsed(),
         }
@@ -142,7 +142,7 @@ impl Search {
         let put = |batch| {
             next.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
         };
-        let (mut actions, mut sights, mut steps) = (Vec::new(), Sights::default(), 0);
+        let (mut actions, mut situations, mut steps) = (Vec::new(), Situations::default(), 0);
         let mut out = Vec::with_capacity(BATCH);
         while let Some(batch) = { work.lock().unwrap_or_else(PoisonError::into_inner).pop() } {
             for (from, world) in batch {
@@ -150,7 +150,7 @@ impl Search {
                 steps += actions.len() as u64;
                 for action in actions.drain(..) {
                     let step = self.model.step(&world, action);
-                    sights.extend(step.sights);
+                    situations.extend(step.situations);
                     if !step.broken.is_empty() {
                         shared.report(from, action, step.broken);
                         continue;
@@ -164,20 +164,20 @@ impl Search {
         }
         put(out);
         shared.steps.fetch_add(steps, Ordering::Relaxed);
-        shared.found.lock().unwrap_or_else(PoisonError::into_inner).sights.extend(sights);
+        shared.found.lock().unwrap_or_else(PoisonError::into_inner).situations.extend(situations);
     }
 
-    /// The way that led to a world, and one action more.
-    fn way_to(&self, visited: &Visited, world: u64, last: Action) -> Vec<Action> {
-        let mut way = vec![world];
+    /// The path to a world, followed by one more action.
+    fn path_to(&self, visited: &Visited, world: u64, last: Action) -> Vec<Action> {
+        let mut path = vec![world];
         let mut at = world;
         while let Some(origin) = visited.origin(at).filter(|origin| *origin != at) {
-            way.push(origin);
+            path.push(origin);
             at = origin;
         }
         let mut taken = Vec::new();
         let mut here = self.model.start();
-        for goal in way.into_iter().rev().skip(1) {
+        for goal in path.into_iter().rev().skip(1) {
             let mut actions = Vec::new();
             here = here.and_then(|world| {
                 self.model.actions(&world, &mut actions);
@@ -207,7 +207,7 @@ impl Shared {
         }
     }
 
-    /// Gives a world back if it is new. The first one comes from itself.
+    /// Returns a world if it is new. The initial world is its own origin.
     fn add(&self, world: World, from: Option<u64>) -> Option<(u64, World)> {
         let fingerprint = world.fingerprint();
         if !self.visited.insert(fingerprint, from.unwrap_or(fingerprint)) {
@@ -229,7 +229,7 @@ impl Shared {
 }
 
 impl Report {
-    /// A shortest way to break a rule, if it was broken.
+    /// A shortest path to a rule, if it was broken.
     #[must_use]
     pub fn counterexample(&self, rule: Rule) -> Option<&Counterexample> {
         self.counterexamples.iter().find(|found| found.rule == rule)

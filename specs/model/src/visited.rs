@@ -3,14 +3,14 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-/// The worlds that were found, by their fingerprints, each with the one it was found from.
+/// Fingerprints of all visited worlds, each with that of its predecessor.
 ///
-/// Cut into parts so that threads seldom wait for each other.
+/// The map has parts, so that threads rarely contend for a lock.
 pub(crate) struct Visited {
     parts: Vec<Mutex<Part>>,
 }
 
-type Part = HashMap<u64, u64, BuildHasherDefault<Already>>;
+type Part = HashMap<u64, u64, BuildHasherDefault<Passthrough>>;
 
 const PARTS: usize = 256;
 
@@ -19,7 +19,7 @@ impl Visited {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Adds a world; says whether it is new.
+    /// Adds a world. Returns whether it is new.
     pub(crate) fn insert(&self, world: u64, from: u64) -> bool {
         self.with_part(world, |part| match part.entry(world) {
             Entry::Occupied(_) => false,
@@ -30,7 +30,7 @@ impl Visited {
         })
     }
 
-    /// The world that one was found from.
+    /// The predecessor of a world.
     pub(crate) fn origin(&self, world: u64) -> Option<u64> {
         self.with_part(world, |part| part.get(&world).copied())
     }
@@ -43,11 +43,11 @@ impl Visited {
     }
 }
 
-/// A fingerprint is a hash already.
+/// Passes a fingerprint through: it is already a hash.
 #[derive(Default)]
-pub(crate) struct Already(u64);
+pub(crate) struct Passthrough(u64);
 
-impl Hasher for Already {
+impl Hasher for Passthrough {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -57,7 +57,7 @@ impl Hasher for Already {
     }
 
     fn write_u64(&mut self, fingerprint: u64) {
-        // The map looks at the highest bits too, which a part has in common.
+        // The map also uses the highest bits, which all entries of a part share.
         self.0 = fingerprint.rotate_left(8);
     }
 }

@@ -1,62 +1,62 @@
-//! Notes what a step shows, so that no rule holds for want of an occasion.
+//! Collects the situations of a step, so that no rule holds vacuously.
 
 use shardwright_coordination::CoordError;
 
 use crate::executor::{Answer, Operation};
 use crate::judge::Case;
-use crate::property::{Sight, Sights};
-use crate::request::{Ask, Known};
+use crate::property::{Situation, Situations};
+use crate::request::{Command, ExpectedAnswer};
 use crate::world::{Shard, World, worker_id};
 
 impl Case<'_> {
-    /// What the step shows.
-    pub(crate) fn sights(&self) -> Sights {
-        let mut seen = Sights::default();
+    /// The situations of the step.
+    pub(crate) fn situations(&self) -> Situations {
+        let mut seen = Situations::default();
         let Some(shard) = self.before.shard(self.call.shard) else { return seen };
         match self.answer {
-            Answer::Refused(error) => self.see_refusal(error, shard, &mut seen),
-            Answer::Granted(_) => self.see_grant(shard, &mut seen),
-            Answer::ParkedItself => seen.insert(Sight::ParkedItself),
-            Answer::NoRoom => seen.insert(Sight::NoRoom),
+            Answer::Refused(error) => self.note_refusal(error, shard, &mut seen),
+            Answer::Granted(_) => self.note_grant(shard, &mut seen),
+            Answer::SelfParked => seen.insert(Situation::SelfParked),
+            Answer::NoRoom => seen.insert(Situation::NoRoom),
             Answer::Replayed => {
-                seen.insert(Sight::Replayed);
+                seen.insert(Situation::Replayed);
                 let live = |holder| self.before.now < holder;
                 let leased =
                     shard.record.head.lease.map(|holder| holder.deadline).is_some_and(live);
-                seen.insert_if(!leased, Sight::ReplayedWithoutLease);
+                seen.insert_if(!leased, Situation::ReplayedWithoutLease);
                 let ended = self.before.run.status.is_terminal();
-                seen.insert_if(ended, Sight::ReplayedAfterEnd);
+                seen.insert_if(ended, Situation::ReplayedAfterEnd);
             }
-            Answer::Executed => self.see_effect(shard, &mut seen),
+            Answer::Executed => self.note_effect(shard, &mut seen),
         }
         seen
     }
 
-    fn see_refusal(&self, error: &CoordError, shard: &Shard, seen: &mut Sights) {
-        let Some(sight) = refusal(error) else { return };
-        seen.insert(sight);
+    fn note_refusal(&self, error: &CoordError, shard: &Shard, seen: &mut Situations) {
+        let Some(situation) = refusal(error) else { return };
+        seen.insert(situation);
         let head = &shard.record.head;
-        if sight == Sight::LeaseExpired {
+        if situation == Situation::LeaseExpired {
             let at_deadline = head.lease.is_some_and(|holder| holder.deadline == self.before.now);
-            seen.insert_if(at_deadline, Sight::ExpiredAtDeadline);
+            seen.insert_if(at_deadline, Situation::ExpiredAtDeadline);
         }
-        if sight == Sight::StaleFence {
+        if situation == Situation::StaleFence {
             let other = |owner| owner != worker_id(self.call.worker);
-            seen.insert_if(shard.granted.is_some_and(other), Sight::ZombieRefused);
+            seen.insert_if(shard.granted.is_some_and(other), Situation::ZombieRefused);
         }
     }
 
-    fn see_grant(&self, shard: &Shard, seen: &mut Sights) {
-        seen.insert(Sight::Acquired);
+    fn note_grant(&self, shard: &Shard, seen: &mut Situations) {
+        seen.insert(Situation::Acquired);
         let other = shard.granted.is_some_and(|owner| owner != worker_id(self.call.worker));
         let leased = shard.record.head.lease.is_some();
-        seen.insert_if(other && leased, Sight::TakenOver);
-        seen.insert_if(other && !leased, Sight::ReleasedThenAcquired);
-        seen.insert_if(self.after.is_some_and(has_two_holders), Sight::TwoHolders);
+        seen.insert_if(other && leased, Situation::TakenOver);
+        seen.insert_if(other && !leased, Situation::ReleasedThenAcquired);
+        seen.insert_if(self.after.is_some_and(has_two_holders), Situation::TwoHolders);
     }
 
-    fn see_effect(&self, shard: &Shard, seen: &mut Sights) {
-        seen.insert_if(self.before.run.paused, Sight::WorksWhilePaused);
+    fn note_effect(&self, shard: &Shard, seen: &mut Situations) {
+        seen.insert_if(self.before.run.paused, Situation::WorksWhilePaused);
         let derived = shard.record.head.parent.is_some();
         let cursor = shard.cursor();
         match self.call.operation {
@@ -67,38 +67,38 @@ impl Case<'_> {
                     shard.record.head.lease.map(|holder| holder.deadline)
                 };
                 let after = self.after.and_then(deadline);
-                seen.insert_if(after > deadline(self.before), Sight::Renewed);
+                seen.insert_if(after > deadline(self.before), Situation::Renewed);
             }
-            Operation::Ask(Ask::Checkpoint(key), _) => {
-                seen.insert_if(key > cursor, Sight::Checkpointed);
+            Operation::Command(Command::Checkpoint(key), _) => {
+                seen.insert_if(key > cursor, Situation::Checkpointed);
             }
-            Operation::Ask(Ask::Complete(key), _) => {
-                seen.insert(Sight::Completed);
-                seen.insert_if(key.is_none(), Sight::CompletedEmpty);
+            Operation::Command(Command::Complete(key), _) => {
+                seen.insert(Situation::Completed);
+                seen.insert_if(key.is_none(), Situation::CompletedEmpty);
             }
-            Operation::Ask(Ask::Park, _) => seen.insert(Sight::Parked),
-            Operation::Ask(Ask::Release, _) => seen.insert(Sight::Released),
-            Operation::Ask(Ask::Unpark, _) => seen.insert(Sight::Unparked),
-            Operation::Ask(Ask::Replace(_), _) => {
-                seen.insert(Sight::Replaced);
-                seen.insert_if(cursor.is_some(), Sight::ReplacedMidway);
-                seen.insert_if(derived, Sight::SplitAgain);
+            Operation::Command(Command::Park, _) => seen.insert(Situation::Parked),
+            Operation::Command(Command::Release, _) => seen.insert(Situation::Released),
+            Operation::Command(Command::Unpark, _) => seen.insert(Situation::Unparked),
+            Operation::Command(Command::Replace(_), _) => {
+                seen.insert(Situation::Replaced);
+                seen.insert_if(cursor.is_some(), Situation::ReplacedMidway);
+                seen.insert_if(derived, Situation::SplitAgain);
             }
-            Operation::Ask(Ask::Residual(_), _) => {
-                seen.insert(Sight::Residual);
-                seen.insert_if(derived, Sight::SplitAgain);
+            Operation::Command(Command::Residual(_), _) => {
+                seen.insert(Situation::Residual);
+                seen.insert_if(derived, Situation::SplitAgain);
             }
         }
     }
 
-    /// What a request shows that the log has forgotten.
-    pub(crate) fn sights_after_eviction(&self) -> Sights {
-        let mut seen = Sights::default();
-        match self.owed {
-            Some(Known::Replay) => seen.insert(Sight::ResidualOutlivesLog),
-            Some(Known::Conflict) => seen.insert(Sight::ConflictOutlivesLog),
-            None if self.answer.is_accepted() => seen.insert(Sight::AcceptedAnew),
-            None => seen.insert(Sight::JudgedAnew),
+    /// The situations of a request whose entry was evicted.
+    pub(crate) fn situations_after_eviction(&self) -> Situations {
+        let mut seen = Situations::default();
+        match self.expected {
+            Some(ExpectedAnswer::Replay) => seen.insert(Situation::ResidualOutlivesLog),
+            Some(ExpectedAnswer::Conflict) => seen.insert(Situation::ConflictOutlivesLog),
+            None if self.answer.is_accepted() => seen.insert(Situation::AcceptedAfterEviction),
+            None => seen.insert(Situation::RefusedAfterEviction),
         }
         seen
     }
@@ -113,27 +113,27 @@ fn has_two_holders(world: &World) -> bool {
     owners.next().is_some_and(|first| owners.any(|other| other != first))
 }
 
-/// The sight of a refusal; none for those that the world is too small for.
-pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
+/// The situation of a refusal; none for those that the world is too small for.
+pub(crate) const fn refusal(error: &CoordError) -> Option<Situation> {
     Some(match error {
-        CoordError::TenantMismatch(_) => Sight::TenantMismatch,
-        CoordError::OpIdConflict(_) => Sight::OpIdConflict,
-        CoordError::RunNotActive(_) => Sight::RunNotActive,
-        CoordError::RunTerminal(_) => Sight::RunTerminal,
-        CoordError::RunUnfinished(_) => Sight::RunUnfinished,
-        CoordError::RunPaused(_) => Sight::RunPaused,
-        CoordError::ShardTerminal(_) => Sight::ShardTerminal,
-        CoordError::NotParked(_) => Sight::NotParked,
-        CoordError::StaleFence(_) => Sight::StaleFence,
-        CoordError::LeaseExpired(_) => Sight::LeaseExpired,
-        CoordError::AlreadyLeased(_) => Sight::AlreadyLeased,
-        CoordError::CheckpointMissingKey(_) => Sight::CheckpointMissingKey,
-        CoordError::CursorRegression(_) => Sight::CursorRegression,
-        CoordError::CursorOutOfBounds(_) => Sight::CursorOutOfBounds,
-        CoordError::SplitInvalid(_) => Sight::SplitInvalid,
-        // Nothing here is missing, too large, throttled or made twice, no number runs out, no run
-        // has a name, and nobody asks for a split; a shard that parks itself is an answer, not a
-        // refusal.
+        CoordError::TenantMismatch(_) => Situation::TenantMismatch,
+        CoordError::OpIdConflict(_) => Situation::OpIdConflict,
+        CoordError::RunNotActive(_) => Situation::RunNotActive,
+        CoordError::RunTerminal(_) => Situation::RunTerminal,
+        CoordError::RunUnfinished(_) => Situation::RunUnfinished,
+        CoordError::RunPaused(_) => Situation::RunPaused,
+        CoordError::ShardTerminal(_) => Situation::ShardTerminal,
+        CoordError::NotParked(_) => Situation::NotParked,
+        CoordError::StaleFence(_) => Situation::StaleFence,
+        CoordError::LeaseExpired(_) => Situation::LeaseExpired,
+        CoordError::AlreadyLeased(_) => Situation::AlreadyLeased,
+        CoordError::CheckpointMissingKey(_) => Situation::CheckpointMissingKey,
+        CoordError::CursorRegression(_) => Situation::CursorRegression,
+        CoordError::CursorOutOfBounds(_) => Situation::CursorOutOfBounds,
+        CoordError::SplitInvalid(_) => Situation::SplitInvalid,
+        // In this world no record is missing, oversized or created twice, no claim is throttled, no
+        // number is exhausted, no run has a name and no split is requested. A shard that parks
+        // itself is an answer, not a refusal.
         CoordError::RunNotFound(_)
         | CoordError::RunAlreadyExists(_)
         | CoordError::ConfigMismatch(_)

@@ -1,4 +1,4 @@
-//! The state: real records, what the workers believe, and what is under way.
+//! The state: real records, the workers' beliefs, and the requests in flight.
 
 use std::sync::Arc;
 
@@ -16,36 +16,36 @@ use crate::LOG;
 use crate::bounds::{Bounds, REQUESTS_MAX, SHARDS_MAX};
 use crate::request::{Key, Request, bytes_of, key_of};
 
-/// Whose run it is.
+/// The tenant of the run.
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; TenantId::SIZE]);
-/// Who has no business here.
-pub(crate) const STRANGER: TenantId = TenantId::from_bytes([2; TenantId::SIZE]);
+/// Another tenant.
+pub(crate) const OTHER_TENANT: TenantId = TenantId::from_bytes([2; TenantId::SIZE]);
 const RUN: RunId = RunId::from_raw(1);
 
-/// A shard's record, and what the model notes beside it.
+/// A shard's record, and the model's notes about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The record, as it would be stored.
+    /// The record as it is stored.
     pub record: ShardRecord<LOG>,
-    /// Whom the shard's present fence was granted to: this worker believes to own the shard, and
-    /// goes on believing it until another comes, whatever became of the lease.
+    /// The worker that the shard's current fence was granted to. It believes to own the shard until
+    /// the next grant, also after its lease has ended.
     pub granted: Option<WorkerId>,
 }
 
-/// Everything at one moment.
+/// One state of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
-    /// What time it is.
+    /// The current time.
     pub now: LogicalTime,
-    /// The next operation id that nobody has used.
+    /// The next unused operation id.
     pub next_op: u64,
-    /// How many keys the manifest covers.
+    /// Number of keys in the manifest.
     pub keys: Key,
     /// The run.
     pub run: Arc<RunRecord>,
-    /// Its shards, in the order in which they came to be.
+    /// Its shards, in the order of their creation.
     pub shards: ArrayVec<Arc<Shard>, SHARDS_MAX>,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: u8,
     /// The requests that may still arrive.
     pub requests: ArrayVec<Request, REQUESTS_MAX>,
@@ -58,14 +58,14 @@ pub(crate) fn worker_id(worker: u8) -> WorkerId {
 }
 
 impl Shard {
-    /// First key, and first key behind the last.
+    /// First key, and first key after the last.
     #[must_use]
     pub fn range(&self) -> (Key, Key) {
         let spec = self.record.spec.as_spec_ref();
         (key_of(spec.start()), key_of(spec.end()))
     }
 
-    /// How far it is.
+    /// The cursor.
     #[must_use]
     pub fn cursor(&self) -> Option<Key> {
         self.record.cursor.as_update().last_key().map(key_of)
@@ -73,10 +73,10 @@ impl Shard {
 }
 
 impl World {
-    /// A run that was just started. `None` if the bounds make no valid manifest.
+    /// A run that was just started. `None` if the bounds give no valid manifest.
     #[must_use]
     pub fn new(bounds: &Bounds) -> Option<Self> {
-        // Time and ids begin well above zero, so that what is before them exists.
+        // Time and ids start well above zero, so that earlier values exist.
         let now = LogicalTime::from_millis(100);
         let call = RunCall { now, tenant: TENANT };
         let mut events = EventCollector::disabled();
@@ -118,26 +118,26 @@ impl World {
         })
     }
 
-    /// What operations on shards need to know of the run.
+    /// The state of the run that operations on shards need.
     #[must_use]
-    pub fn gate(&self) -> RunState {
+    pub fn run_state(&self) -> RunState {
         self.run.state(FenceEpoch::INITIAL)
     }
 
-    /// The shard at a place.
+    /// The shard at an index.
     #[must_use]
     pub fn shard(&self, shard: u8) -> Option<&Shard> {
         self.shards.get(usize::from(shard)).map(Arc::as_ref)
     }
 
-    /// The fence that a worker believes to own a shard by.
+    /// The fence under which a worker believes to own a shard.
     #[must_use]
     pub fn held(&self, worker: u8, shard: u8) -> Option<FenceEpoch> {
         let shard = self.shard(shard)?;
         (shard.granted == Some(worker_id(worker))).then_some(shard.record.head.fence)
     }
 
-    /// The next operation id that nobody has used.
+    /// The next unused operation id.
     #[must_use]
     pub const fn fresh_op(&self) -> OpId {
         OpId::from_raw(self.next_op)

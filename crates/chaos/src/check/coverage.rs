@@ -1,4 +1,4 @@
-//! Whether everything that counts as processed was processed, and everything there is counts.
+//! Checks that every key was processed and every key is covered by a cursor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use super::objects::ShardHistory;
 use crate::final_state::{FinalRun, FinalShard, FinalState};
 use crate::history::{Action, Effect, History, Status};
 
-/// Keys that moves of a cursor passed over, by run, or why a move was not allowed to.
+/// Keys that cursors have covered, by run, and violations.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct CoveredKeys {
     keys: BTreeMap<u64, BTreeSet<u64>>,
     complaints: Vec<String>,
 }
 
-impl Passed {
-    /// Follows the cursor of a shard through the order in which everything happened.
+impl CoveredKeys {
+    /// Follows the cursor of a shard through a linearization.
     pub(super) fn follow(&mut self, effects: &Effects, history: &ShardHistory, order: &[usize]) {
         let mut shard = history.initial.clone();
         for index in order {
@@ -26,9 +26,9 @@ impl Passed {
                 && let Some(to) = after.cursor
             {
                 let from = shard.cursor.map_or(shard.start, |cursor| cursor + 1);
-                let place = (history.run, history.shard, presented_fence(action).unwrap_or(0));
+                let location = (history.run, history.shard, presented_fence(action).unwrap_or(0));
                 for key in from..=to {
-                    if effects.has(place, key, operation.called) {
+                    if effects.has(location, key, operation.called) {
                         self.keys.entry(history.run).or_default().insert(key);
                     } else {
                         self.complaints.push(unprocessed(history, action, key));
@@ -39,17 +39,17 @@ impl Passed {
         }
     }
 
-    /// What was passed over without being processed, or never passed over.
+    /// Keys that a cursor covered unprocessed, or that no cursor covered.
     #[must_use]
     pub(super) fn complaints(mut self, history: &History, state: &FinalState) -> Vec<String> {
         for run in &state.runs {
             let Some((start, end)) = manifest(history, run.run) else { continue };
-            let passed = self.keys.remove(&run.run).unwrap_or_default();
-            let missing: Vec<u64> = (start..end).filter(|key| !passed.contains(key)).collect();
+            let covered = self.keys.remove(&run.run).unwrap_or_default();
+            let missing: Vec<u64> = (start..end).filter(|key| !covered.contains(key)).collect();
             if let Some(first) = missing.first() {
                 let (run, count) = (run.run, missing.len());
                 self.complaints.push(format!(
-                    "run {run}: {count} keys were never processed, {first} among them"
+                    "run {run}: {count} keys were never processed, the first is {first}"
                 ));
             }
         }
@@ -62,24 +62,24 @@ fn unprocessed(history: &ShardHistory, action: &Action, key: u64) -> String {
     format!("run {run}, shard {shard:x}: {action:?} skipped key {key}, which no worker processed")
 }
 
-/// Which keys were processed under which fence, and when.
+/// The processed keys by run, shard and fence, with times.
 #[derive(Debug)]
 pub(super) struct Effects(BTreeMap<(u64, u64, u64), Vec<Effect>>);
 
 impl Effects {
-    /// Sorts what workers wrote down.
+    /// Groups the recorded effects.
     #[must_use]
     pub(super) fn of(history: &History) -> Self {
         let mut effects: BTreeMap<_, Vec<Effect>> = BTreeMap::new();
         for effect in &history.effects {
-            let place = (effect.run, effect.shard, effect.fence);
-            effects.entry(place).or_default().push(*effect);
+            let location = (effect.run, effect.shard, effect.fence);
+            effects.entry(location).or_default().push(*effect);
         }
         Self(effects)
     }
 
-    fn has(&self, place: (u64, u64, u64), key: u64, before: u64) -> bool {
-        self.0.get(&place).is_some_and(|effects| {
+    fn has(&self, location: (u64, u64, u64), key: u64, before: u64) -> bool {
+        self.0.get(&location).is_some_and(|effects| {
             effects
                 .iter()
                 .any(|effect| effect.from <= key && key <= effect.to && effect.at <= before)
@@ -87,7 +87,7 @@ impl Effects {
     }
 }
 
-/// First key of a run, and the first behind it.
+/// First key of a run, and first key after the last.
 fn manifest(history: &History, run: u64) -> Option<(u64, u64)> {
     let mut registered = history.calls.iter().filter_map(|recorded| match &recorded.action {
         Action::Register { roots, .. } if recorded.run == run => {
@@ -98,32 +98,32 @@ fn manifest(history: &History, run: u64) -> Option<(u64, u64)> {
     registered.next()
 }
 
-/// What is wrong with the runs as they are stored.
+/// Violations in the stored runs.
 #[must_use]
 pub(super) fn run_complaints(history: &History, state: &FinalState) -> Vec<String> {
     let mut complaints = state.complaints.clone();
     for run in &state.runs {
         let mut report = |text: String| complaints.push(format!("run {}: {text}", run.run));
         if !run.is_done {
-            report("it has not ended".to_owned());
+            report("the run has not ended".to_owned());
         }
         let counts = recount(run);
         if counts != run.counts {
-            report(format!("it counts {:?}, and there are {counts:?}", run.counts));
+            report(format!("stored counts {:?}, actual counts {counts:?}", run.counts));
         }
         for FinalShard { shard, seen, .. } in &run.shards {
             if seen.status == Status::Done && seen.cursor != seen.end.checked_sub(1) {
-                report(format!("shard {shard:x} is done and stands at {:?}", seen.cursor));
+                report(format!("shard {shard:x} is done with cursor {:?}", seen.cursor));
             }
         }
         match manifest(history, run.run) {
-            None => report("no process registered it".to_owned()),
+            None => report("no process registered the run".to_owned()),
             Some((start, end)) => {
                 if let Some(text) = untiled(run, start, end) {
                     report(text);
                 }
                 if run.watermark != Some(end) {
-                    report(format!("its watermark is {:?}, not {end}", run.watermark));
+                    report(format!("the watermark is {:?}, not {end}", run.watermark));
                 }
             }
         }
@@ -139,7 +139,7 @@ fn recount(run: &FinalRun) -> [u32; 4] {
     [count(Status::Active), count(Status::Done), count(Status::Split), count(Status::Parked)]
 }
 
-/// Where the leaves of a run leave something out or overlap.
+/// The first gap or overlap between the leaves of a run.
 fn untiled(run: &FinalRun, start: u64, end: u64) -> Option<String> {
     let leaves = run.shards.iter().filter(|shard| shard.seen.status != Status::Split);
     let mut ranges: Vec<(u64, u64)> =
@@ -148,7 +148,7 @@ fn untiled(run: &FinalRun, start: u64, end: u64) -> Option<String> {
     let mut reached = start;
     for (from, to) in ranges {
         if from != reached {
-            return Some(format!("leaves end at {reached} and go on at {from}"));
+            return Some(format!("leaves end at {reached}, the next starts at {from}"));
         }
         reached = to;
     }

@@ -1,78 +1,78 @@
-//! What one shard may do, written a second time.
+//! The legal behaviour of one shard.
 //!
-//! This is the checker's own account of the protocol: it shares no code with what it judges. Time
-//! is not in it. A lease may be over at any moment, so another worker may take a shard whenever it
-//! is active; only who held it with which fence decides what may happen then.
+//! This is the checker's own model of the protocol. It shares no code with the code under test. It
+//! has no time: a lease may expire at any moment, so another worker may acquire an active shard at
+//! any time. Only the last holder and its fence decide what is legal.
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Acquired, Action, Facts, Outcome, Piece, Refusal, Status};
 
-/// How many operations a shard remembers.
+/// Capacity of the op log.
 const REMEMBERED: usize = 16;
 
-/// Where a shard is in its life, before it has one included.
+/// Whether a shard exists, and its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Life {
-    /// The split that makes it has not happened yet.
-    Unborn,
-    /// It has a status.
-    Born(Status),
+pub(super) enum Existence {
+    /// The split that creates it has not happened yet.
+    NotCreated,
+    /// It exists.
+    Created(Status),
 }
 
-/// A shard at one moment.
+/// The state of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shard {
-    /// Where it is in its life.
-    pub life: Life,
+    /// Whether it exists, and its status.
+    pub existence: Existence,
     /// Whether its run has ended.
     pub run_ended: bool,
     /// The fence of its last owner.
     pub fence: u64,
-    /// Who holds it or held it last, unless that one gave it back.
+    /// The current or last holder, unless it released the shard.
     pub holder: Option<u64>,
     /// Its first key.
     pub start: u64,
-    /// The first key behind it.
+    /// The first key after it.
     pub end: u64,
     /// The last key that is processed.
     pub cursor: Option<u64>,
-    /// How often it was acquired.
+    /// Number of acquires.
     pub acquires: u32,
     /// The ids of the last operations, oldest first.
     remembered: Vec<u64>,
-    /// The ids of residual splits, which are never forgotten.
+    /// The ids of residual splits, which are never evicted.
     residuals: Vec<u64>,
 }
 
-/// What happened to a shard, or was seen of it.
+/// A change or an observation of a shard.
 #[allow(missing_docs, reason = "the fields of a call are what they are called")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
-    /// The split of another shard made it.
+    /// The split of another shard created it.
     Create(Piece),
-    /// A worker called, and was answered so. Without an answer the call may have had its effect.
+    /// A call and its outcome. A call without an answer may have had its effect.
     Call { worker: u64, action: Action, outcome: Option<Outcome> },
     /// Its run ended.
     EndRun,
-    /// Its run was seen to have ended.
+    /// An answer showed that its run had ended.
     RunSeenEnded,
-    /// It was looked at when all was over.
+    /// Its record at the end of the test.
     Seen(Seen),
 }
 
-/// A shard as a list shows it.
+/// A shard as listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Seen {
     /// Its status.
     pub status: Status,
     /// Its first key.
     pub start: u64,
-    /// The first key behind it.
+    /// The first key after it.
     pub end: u64,
     /// The last key that is processed.
     pub cursor: Option<u64>,
-    /// How often it was acquired.
+    /// Number of acquires.
     pub acquires: u32,
 }
 
@@ -81,7 +81,7 @@ impl Shard {
     #[must_use]
     pub(super) const fn root(start: u64, end: u64) -> Self {
         Self {
-            life: Life::Born(Status::Active),
+            existence: Existence::Created(Status::Active),
             run_ended: false,
             fence: 1,
             holder: None,
@@ -94,20 +94,20 @@ impl Shard {
         }
     }
 
-    /// A shard that a split is going to make.
+    /// A shard that a split will create.
     #[must_use]
-    pub(super) fn unborn() -> Self {
-        Self { life: Life::Unborn, ..Self::root(0, 0) }
+    pub(super) fn not_created() -> Self {
+        Self { existence: Existence::NotCreated, ..Self::root(0, 0) }
     }
 
-    /// The shard after an event, or nothing if the event cannot happen now.
+    /// The shard after an event, or `None` if the event is not possible.
     #[must_use]
     pub(super) fn after(&self, event: &Event) -> Option<Self> {
         match event {
-            Event::Create(piece) => self.born(piece),
+            Event::Create(piece) => self.created(piece),
             Event::EndRun => self.ended(),
             Event::RunSeenEnded => self.run_ended.then(|| self.clone()),
-            Event::Seen(seen) => self.looks_like(seen).then(|| self.clone()),
+            Event::Seen(seen) => self.matches(seen).then(|| self.clone()),
             Event::Call { worker, action, outcome: None | Some(Outcome::Unknown(_)) } => {
                 self.changed(*worker, action)
             }
@@ -122,32 +122,32 @@ impl Shard {
         }
     }
 
-    fn born(&self, piece: &Piece) -> Option<Self> {
-        let born = || Self { cursor: piece.cursor, ..Self::root(piece.start, piece.end) };
-        (self.life == Life::Unborn && !self.run_ended).then(born)
+    fn created(&self, piece: &Piece) -> Option<Self> {
+        let created = || Self { cursor: piece.cursor, ..Self::root(piece.start, piece.end) };
+        (self.existence == Existence::NotCreated && !self.run_ended).then(created)
     }
 
     fn ended(&self) -> Option<Self> {
-        let is_settled = matches!(self.life, Life::Born(Status::Done | Status::Split));
+        let is_settled = matches!(self.existence, Existence::Created(Status::Done | Status::Split));
         (is_settled && !self.run_ended).then(|| Self { run_ended: true, ..self.clone() })
     }
 
-    fn looks_like(&self, seen: &Seen) -> bool {
-        self.life == Life::Born(seen.status)
+    fn matches(&self, seen: &Seen) -> bool {
+        self.existence == Existence::Created(seen.status)
             && (self.start, self.end, self.cursor) == (seen.start, seen.end, seen.cursor)
             && self.acquires == seen.acquires
     }
 
     fn is_active(&self) -> bool {
-        self.life == Life::Born(Status::Active) && !self.run_ended
+        self.existence == Existence::Created(Status::Active) && !self.run_ended
     }
 
     fn is_held(&self, worker: u64, fence: u64) -> bool {
         self.is_active() && self.fence == fence && self.holder == Some(worker)
     }
 
-    /// Whether an operation is known to have been done.
-    fn recalls(&self, action: &Action) -> bool {
+    /// Whether an operation is in the op log or the list of residuals.
+    fn remembers(&self, action: &Action) -> bool {
         operation(action).is_some_and(|op| {
             self.remembered.contains(&op)
                 || (matches!(action, Action::SplitResidual { .. }) && self.residuals.contains(&op))
@@ -156,7 +156,7 @@ impl Shard {
 
     fn done(&self, worker: u64, action: &Action, facts: &Facts) -> Option<Self> {
         if facts.replayed {
-            return self.recalls(action).then(|| self.clone());
+            return self.remembers(action).then(|| self.clone());
         }
         let after = self.changed(worker, action)?;
         let matches = match &facts.acquired {
@@ -171,7 +171,7 @@ impl Shard {
 
     /// The shard after an action had its effect, or nothing if it cannot have one now.
     fn changed(&self, worker: u64, action: &Action) -> Option<Self> {
-        if self.recalls(action) || !self.admits(worker, action) {
+        if self.remembers(action) || !self.admits(worker, action) {
             return None;
         }
         let mut after = self.clone();
@@ -189,7 +189,7 @@ impl Shard {
             Action::Park { .. } => after.settle(Status::Parked),
             Action::Release { .. } => after.holder = None,
             Action::Unpark { .. } => {
-                after.life = Life::Born(Status::Active);
+                after.existence = Existence::Created(Status::Active);
                 after.fence += 1;
             }
             Action::SplitReplace { .. } => after.settle(Status::Split),
@@ -213,16 +213,18 @@ impl Shard {
     }
 
     fn settle(&mut self, status: Status) {
-        self.life = Life::Born(status);
+        self.existence = Existence::Created(status);
         self.holder = None;
     }
 
-    /// Whether an action that was not done before is allowed now.
+    /// Whether a new action is legal.
     fn admits(&self, worker: u64, action: &Action) -> bool {
         let held = |fence: &u64| self.is_held(worker, *fence);
         match action {
             Action::Claim | Action::Acquire { .. } => self.is_active(),
-            Action::Unpark { .. } => self.life == Life::Born(Status::Parked) && !self.run_ended,
+            Action::Unpark { .. } => {
+                self.existence == Existence::Created(Status::Parked) && !self.run_ended
+            }
             Action::Checkpoint { fence, key, .. } | Action::Complete { fence, key, .. } => {
                 held(fence) && self.contains(*key) && Some(*key) >= self.cursor
             }
@@ -237,7 +239,7 @@ impl Shard {
                     && *at > self.start
                     && self.cursor.is_none_or(|cursor| cursor < *at)
             }
-            // Advice, of which a shard keeps nothing.
+            // Split requests are advisory and do not change a shard.
             Action::RequestSplit { .. } | Action::DeclineSplit { .. } => true,
             Action::Register { .. } | Action::CompleteRun { .. } => true,
         }
@@ -247,7 +249,7 @@ impl Shard {
         self.start <= key && key < self.end
     }
 
-    /// Whether children leave out nothing, overlap nowhere and claim no work that is not done.
+    /// Whether children tile the range and their cursors do not exceed the parent's.
     fn is_tiled(&self, children: &[Piece]) -> bool {
         let mut reached = self.start;
         for child in children {
@@ -263,10 +265,10 @@ impl Shard {
         reached == self.end && children.len() > 1
     }
 
-    /// Whether a refusal says what is true of the shard now.
+    /// Whether the reason of a refusal is true.
     fn refuses(&self, worker: u64, action: &Action, refusal: &Refusal) -> bool {
-        // Whatever was done before is answered, and never refused.
-        if self.recalls(action) && !matches!(refusal, Refusal::OpIdConflict) {
+        // A retry is replayed, never refused.
+        if self.remembers(action) && !matches!(refusal, Refusal::OpIdConflict) {
             return false;
         }
         let presented = presented_fence(action);
@@ -275,23 +277,27 @@ impl Shard {
             Refusal::StaleFence { current } => {
                 self.is_active() && self.fence == *current && !is_held
             }
-            // Its time was up, which is nothing that a shard shows.
+            // The model has no time, so any lease may have expired.
             Refusal::LeaseExpired => is_held,
             Refusal::AlreadyLeased { owner } => self.is_active() && self.holder == Some(*owner),
             Refusal::ShardTerminal { status } => {
-                *status != Status::Active && self.life == Life::Born(*status) && !self.run_ended
+                *status != Status::Active
+                    && self.existence == Existence::Created(*status)
+                    && !self.run_ended
             }
             Refusal::NotParked { status } => {
-                *status != Status::Parked && self.life == Life::Born(*status) && !self.run_ended
+                *status != Status::Parked
+                    && self.existence == Existence::Created(*status)
+                    && !self.run_ended
             }
-            Refusal::ShardNotFound => self.life == Life::Unborn,
+            Refusal::ShardNotFound => self.existence == Existence::NotCreated,
             Refusal::RunEnded => self.run_ended,
             Refusal::CursorRegression => is_held && moved_to(action) < self.cursor,
             Refusal::CursorOutOfBounds => {
                 is_held && moved_to(action).is_some_and(|key| !self.contains(key))
             }
             Refusal::SplitInvalid => is_held && !self.admits(worker, action),
-            // No worker uses an id for two things.
+            // No worker reuses an operation id.
             Refusal::OpIdConflict => false,
             Refusal::Other(_) => true,
         }
@@ -305,7 +311,7 @@ const fn moved_to(action: &Action) -> Option<u64> {
     }
 }
 
-/// The id by which an action is recognised when it is asked again.
+/// The operation id of an action.
 #[must_use]
 pub(super) const fn operation(action: &Action) -> Option<u64> {
     match action {
@@ -326,7 +332,7 @@ pub(super) const fn operation(action: &Action) -> Option<u64> {
     }
 }
 
-/// The fence that an action shows.
+/// The fence that an action presents.
 #[must_use]
 pub(super) const fn presented_fence(action: &Action) -> Option<u64> {
     match action {

@@ -1,4 +1,4 @@
-//! The history of each shard, taken out of the history of everything.
+//! Extracts the history of each shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use super::search::Operation;
 use crate::final_state::{FinalRun, FinalShard, FinalState};
 use crate::history::{Action, Facts, History, Outcome, Piece, Recorded, Refusal, Root};
 
-/// A shard, and all that happened to it.
+/// The history of one shard.
 #[derive(Clone, Debug)]
 pub(super) struct ShardHistory {
     /// Its run.
     pub run: u64,
     /// Its id.
     pub shard: u64,
-    /// What it was before anything happened to it.
+    /// Its initial state.
     pub initial: Shard,
-    /// What happened to it.
+    /// The operations on it.
     pub operations: Vec<Operation>,
 }
 
-/// The histories of all shards, and what is wrong with the list of shards itself.
+/// The histories of all shards, and violations in the list of shards.
 #[must_use]
 pub(super) fn shard_histories(
     history: &History,
@@ -34,7 +34,7 @@ pub(super) fn shard_histories(
     let found: BTreeSet<u64> = state.runs.iter().map(|run| run.run).collect();
     for (run, calls) in &by_run {
         if !found.contains(run) && calls.iter().any(|call| is_done(call)) {
-            complaints.push(format!("run {run} was worked on and does not exist"));
+            complaints.push(format!("run {run} has calls but does not exist"));
         }
     }
     for run in &state.runs {
@@ -74,7 +74,7 @@ struct RunHistory<'h> {
 }
 
 impl RunHistory<'_> {
-    /// Shards that an answer named and that do not exist.
+    /// Shards that an answer named but that do not exist.
     fn lost_shards(&self) -> Vec<String> {
         let exists: BTreeSet<u64> = self.run.shards.iter().map(|shard| shard.shard).collect();
         let named = self.calls.iter().filter_map(|recorded| match &recorded.answer {
@@ -87,7 +87,7 @@ impl RunHistory<'_> {
         let named = named.chain(self.roots.iter().map(|root| root.shard));
         let lost: BTreeSet<u64> = named.filter(|shard| !exists.contains(shard)).collect();
         let run = self.run.run;
-        lost.iter().map(|shard| format!("run {run} has lost shard {shard:x}")).collect()
+        lost.iter().map(|shard| format!("run {run}: shard {shard:x} is missing")).collect()
     }
 
     fn shard(&self, shard: &FinalShard) -> Result<ShardHistory, String> {
@@ -97,16 +97,16 @@ impl RunHistory<'_> {
         let initial = match shard.parent {
             None => {
                 let root = self.roots.iter().find(|root| root.shard == id);
-                let root = root.ok_or(format!("shard {id:x} of run {run} is in no manifest"))?;
+                let root = root.ok_or(format!("run {run}: shard {id:x} is in no manifest"))?;
                 Shard::root(root.start, root.end)
             }
             Some(parent) => {
-                let births = self.births(parent, shard);
-                if births.is_empty() {
-                    return Err(format!("shard {id:x} of run {run} was made by no split"));
+                let creations = self.creations(parent, shard);
+                if creations.is_empty() {
+                    return Err(format!("run {run}: shard {id:x} was created by no split"));
                 }
-                operations.extend(births);
-                Shard::unborn()
+                operations.extend(creations);
+                Shard::not_created()
             }
         };
         let seen = Event::Seen(shard.seen);
@@ -115,8 +115,8 @@ impl RunHistory<'_> {
         Ok(ShardHistory { run, shard: id, initial, operations })
     }
 
-    /// The splits that made a shard, or may have.
-    fn births(&self, parent: u64, child: &FinalShard) -> Vec<Operation> {
+    /// The splits that created or may have created a shard.
+    fn creations(&self, parent: u64, child: &FinalShard) -> Vec<Operation> {
         let made = |recorded: &&Recorded| {
             let piece = pieces(&recorded.action, parent)
                 .into_iter()
@@ -133,10 +133,10 @@ impl RunHistory<'_> {
         self.calls.iter().filter_map(made).collect()
     }
 
-    /// What a call did to a shard, or may have done, and its answer.
+    /// The possible effects of a call on a shard, and its answer.
     fn operations(&self, shard: u64, recorded: &Recorded) -> impl Iterator<Item = Operation> {
-        // A call that gets no answer from the store reads, and retries. Then it may be answered
-        // as a replay of what it did itself.
+        // A call that loses the store's answer retries, and may be answered as a replay of its own
+        // effect.
         let unanswered = || Recorded { answer: None, ..recorded.clone() };
         let first = is_replay(recorded).then(|| self.operation(shard, &unanswered())).flatten();
         first.into_iter().chain(self.operation(shard, recorded))
@@ -152,13 +152,13 @@ impl RunHistory<'_> {
             (_, Some(Outcome::NotApplied(_)) | Some(Outcome::Refused(Refusal::Other(_)))) => None,
             (Action::CompleteRun { .. }, Some(Outcome::Done(Facts { replayed: true, .. })))
             | (Action::CompleteRun { .. }, Some(Outcome::Refused(Refusal::RunEnded))) => {
-                // One shard of the run is enough to say so.
+                // One shard of the run is enough to check this.
                 self.roots.first().filter(|root| root.shard == shard)?;
                 operation(Event::RunSeenEnded)
             }
             (Action::CompleteRun { .. }, _) => operation(Event::EndRun),
             (Action::Register { .. }, _) => None,
-            // What it got, it says; what it may have got can be anything.
+            // An answer names the claimed shard. An unknown claim may concern any shard.
             (Action::Claim, Some(Outcome::Done(facts)))
                 if facts.acquired.is_none_or(|acquired| acquired.shard != shard) =>
             {
@@ -167,7 +167,7 @@ impl RunHistory<'_> {
             (Action::Claim, Some(Outcome::Refused(_))) => None,
             (Action::Renew { .. }, _) if is_unknown => None,
             (action, _) if of_shard(action).is_some_and(|other| other != shard) => None,
-            // Advice: nothing of a shard, and nothing that is compared with one.
+            // Split requests are advisory and do not concern the state of a shard.
             (Action::RequestSplit { .. } | Action::DeclineSplit { .. }, None)
             | (
                 Action::RequestSplit { .. } | Action::DeclineSplit { .. },
@@ -201,7 +201,7 @@ pub(super) const fn of_shard(action: &Action) -> Option<u64> {
     }
 }
 
-/// The new shards that an action makes of a shard.
+/// The new shards that an action splits from a shard.
 fn pieces(action: &Action, parent: u64) -> Vec<Piece> {
     match action {
         Action::SplitReplace { shard, children, .. } if *shard == parent => children.clone(),

@@ -1,12 +1,12 @@
-//! Whether there is an order in which everything can have happened.
+//! The search for a linearization.
 //!
-//! Each operation took effect at one moment between its call and its answer. If there is an order
-//! of such moments in which the model allows every operation with the answer it got, the history
-//! is linearizable. Operations whose outcome is unknown took effect at any time after their call,
-//! or never.
+//! Each operation takes effect at one point between its call and its answer. A history is
+//! linearizable if there is an order of these points in which the model allows every operation with
+//! its answer. An operation with an unknown outcome takes effect at any time after its call, or
+//! never.
 //!
-//! The search goes deep first and never visits the same set of operations with the same shard
-//! twice. What changes nothing and is allowed now is put in at once: that rules nothing out.
+//! The search is depth-first and never visits the same set of operations with the same shard twice.
+//! Legal operations that change nothing are inserted at once, because that excludes no order.
 
 use std::collections::HashSet;
 
@@ -15,35 +15,35 @@ use super::model::{Event, Shard};
 /// An operation on one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Operation {
-    /// When it was called.
+    /// Time of the call.
     pub called: u64,
-    /// When it was answered; without that it may never have happened.
+    /// Time of the answer. Without an answer it may never have done effect.
     pub answered: Option<u64>,
-    /// What it was.
+    /// The change or observation.
     pub event: Event,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Everything can have happened, in this order of indices.
+    /// A linearization, as an order of indices.
     Linearizable(Vec<usize>),
-    /// There is no order. This is as far as the best went.
+    /// There is no linearization. This is the longest legal prefix.
     Impossible(Vec<usize>),
-    /// There were too many orders to try.
+    /// The search reached its limit.
     TooLong,
 }
 
-/// How many states are visited before a search gives up.
+/// Most states that a search visits.
 const VISITS_MAX: usize = 2_000_000;
 
-/// Looks for an order of `operations`, beginning with `shard`.
+/// Searches for a linearization of `operations`, starting with `shard`.
 #[must_use]
 pub(super) fn search(shard: Shard, operations: &[Operation]) -> Verdict {
     let mut search = Search { operations, seen: HashSet::new(), best: Vec::new() };
-    let mut stack = vec![search.frame(shard, Taken::none(operations.len()), Vec::new())];
+    let mut stack = vec![search.frame(shard, OperationSet::none(operations.len()), Vec::new())];
     while let Some(frame) = stack.last_mut() {
-        if search.is_complete(&frame.taken) {
+        if search.is_complete(&frame.done) {
             return Verdict::Linearizable(frame.order.clone());
         }
         if search.seen.len() > VISITS_MAX {
@@ -53,10 +53,10 @@ pub(super) fn search(shard: Shard, operations: &[Operation]) -> Verdict {
             stack.pop();
             continue;
         };
-        let (mut taken, mut order) = (frame.taken.clone(), frame.order.clone());
-        taken.insert(index);
+        let (mut done, mut order) = (frame.done.clone(), frame.order.clone());
+        done.insert(index);
         order.push(index);
-        if let Some(next) = search.visit(shard, taken, order) {
+        if let Some(next) = search.visit(shard, done, order) {
             stack.push(next);
         }
     }
@@ -65,33 +65,33 @@ pub(super) fn search(shard: Shard, operations: &[Operation]) -> Verdict {
 
 struct Search<'h> {
     operations: &'h [Operation],
-    seen: HashSet<(Taken, Shard)>,
+    seen: HashSet<(OperationSet, Shard)>,
     best: Vec<usize>,
 }
 
 struct Frame {
-    taken: Taken,
+    done: OperationSet,
     order: Vec<usize>,
-    /// What may come next and what the shard is then; the last is tried first.
+    /// Possible next operations with the resulting shard. The last is tried first.
     choices: Vec<(usize, Shard)>,
 }
 
 impl Search<'_> {
-    /// The frame after an operation, unless it was seen before.
-    fn visit(&mut self, shard: Shard, taken: Taken, order: Vec<usize>) -> Option<Frame> {
+    /// The frame after an operation, unless it was visited before.
+    fn visit(&mut self, shard: Shard, done: OperationSet, order: Vec<usize>) -> Option<Frame> {
         let before = self.seen.len();
-        let frame = self.frame(shard, taken, order);
+        let frame = self.frame(shard, done, order);
         (self.seen.len() > before).then_some(frame)
     }
 
-    fn frame(&mut self, shard: Shard, mut taken: Taken, mut order: Vec<usize>) -> Frame {
-        while self.take_idle(&shard, &mut taken, &mut order) {}
+    fn frame(&mut self, shard: Shard, mut done: OperationSet, mut order: Vec<usize>) -> Frame {
+        while self.insert_idle(&shard, &mut done, &mut order) {}
         if order.len() > self.best.len() {
             self.best.clone_from(&order);
         }
-        self.seen.insert((taken.clone(), shard.clone()));
+        self.seen.insert((done.clone(), shard.clone()));
         let mut choices: Vec<(usize, Shard)> = Vec::new();
-        for index in self.open(&taken) {
+        for index in self.candidates(&done) {
             let Some(operation) = self.operations.get(index) else { continue };
             let is_twin = |(other, _): &(usize, Shard)| {
                 let other = self.operations.get(*other);
@@ -107,22 +107,22 @@ impl Search<'_> {
                 choices.push((index, after));
             }
         }
-        // What was answered first is tried first, and what may never have happened last.
+        // Try operations in the order of their answers, and unanswered ones last.
         let answered = |index: &usize| self.operations.get(*index).and_then(|o| o.answered);
         choices.sort_by_key(|(index, _)| {
             std::cmp::Reverse((answered(index).is_none(), answered(index), *index))
         });
-        Frame { taken, order, choices }
+        Frame { done, order, choices }
     }
 
-    /// Puts in everything that may happen now and changes nothing. Says whether there was any.
-    fn take_idle(&self, shard: &Shard, taken: &mut Taken, order: &mut Vec<usize>) -> bool {
+    /// Inserts all legal operations that change nothing. Returns whether there was one.
+    fn insert_idle(&self, shard: &Shard, done: &mut OperationSet, order: &mut Vec<usize>) -> bool {
         let mut any = false;
-        for index in self.open(taken) {
+        for index in self.candidates(done) {
             let Some(operation) = self.operations.get(index) else { continue };
             let is_idle = || shard.after(&operation.event).is_some_and(|after| after == *shard);
             if operation.answered.is_some() && is_idle() {
-                taken.insert(index);
+                done.insert(index);
                 order.push(index);
                 any = true;
             }
@@ -130,27 +130,29 @@ impl Search<'_> {
         any
     }
 
-    /// What may come next: everything that was called before the first answer that is still due.
-    fn open(&self, taken: &Taken) -> Vec<usize> {
-        let left = || self.operations.iter().enumerate().filter(|(at, _)| !taken.contains(*at));
-        let due = left().filter_map(|(_, operation)| operation.answered).min();
+    /// Possible next operations: those called before the first outstanding answer.
+    fn candidates(&self, done: &OperationSet) -> Vec<usize> {
+        let left = || self.operations.iter().enumerate().filter(|(at, _)| !done.contains(*at));
+        let next_answer = left().filter_map(|(_, operation)| operation.answered).min();
         left()
-            .filter(|(_, operation)| due.is_none_or(|due| operation.called <= due))
+            .filter(|(_, operation)| {
+                next_answer.is_none_or(|next_answer| operation.called <= next_answer)
+            })
             .map(|(index, _)| index)
             .collect()
     }
 
-    fn is_complete(&self, taken: &Taken) -> bool {
-        let mut left = self.operations.iter().enumerate().filter(|(at, _)| !taken.contains(*at));
+    fn is_complete(&self, done: &OperationSet) -> bool {
+        let mut left = self.operations.iter().enumerate().filter(|(at, _)| !done.contains(*at));
         left.all(|(_, operation)| operation.answered.is_none())
     }
 }
 
 /// A set of indices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Taken(Vec<u64>);
+struct OperationSet(Vec<u64>);
 
-impl Taken {
+impl OperationSet {
     fn none(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }

@@ -1,4 +1,4 @@
-//! Whether what is stored goes together, recounted from the records.
+//! Checks the consistency of the stored records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ struct StoredRecords {
     complaints: Vec<String>,
 }
 
-/// What does not go together.
+/// All inconsistencies.
 pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
     let keys = RunKeys::new(Keyspace::bare());
     let mut records = StoredRecords::default();
@@ -39,7 +39,7 @@ pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
         for (key, value) in found.entries {
             let entered = match keys.parse(&key) {
                 Some(location) => records.enter(location, &value.value),
-                None => Err(anyhow!("it is no key of ours")),
+                None => Err(anyhow!("unknown key")),
             };
             if let Err(error) = entered {
                 records.complaints.push(format!("{key}: {error:#}"));
@@ -58,8 +58,8 @@ pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
 impl StoredRecords {
     fn enter(&mut self, location: StoreKey, value: &[u8]) -> Result<()> {
         match location {
-            // Advice and names decide nothing.
-            StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
+            // Estimates and names are advisory.
+            StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Label(..) => {}
             StoreKey::QuotaTotal => self.total = ReservedShardsRecord::decode(value)?.reserved,
             StoreKey::QuotaTenant(tenant) => {
                 self.tenants.insert(tenant, ReservedShardsRecord::decode(value)?.reserved);
@@ -84,7 +84,7 @@ impl StoredRecords {
                 self.owners.insert(location, BindingRecord::decode(value)?);
             }
             StoreKey::Stage(_, run) => {
-                self.complaints.push(format!("run {run} is still being registered"));
+                self.complaints.push(format!("run {run} still has a registration stage"));
             }
             StoreKey::Meta(_)
             | StoreKey::Manifest(..)
@@ -98,24 +98,25 @@ impl StoredRecords {
         let Self { defined, shards, open, owners, complaints, .. } = self;
         for location @ (_, key) in shards.keys() {
             if !defined.contains(location) {
-                complaints.push(format!("{key:?} has progress and no definition"));
+                complaints.push(format!("{key:?} has progress but no definition"));
             }
         }
         for location @ (_, key) in defined.iter().chain(open.iter()).chain(owners.keys()) {
             if !shards.contains_key(location) {
-                complaints.push(format!("something is left of {key:?}, which does not exist"));
+                complaints.push(format!("{key:?} does not exist, but has leftover records"));
             }
         }
         for (location, shard) in shards.iter() {
             let key = location.1;
             if open.contains(location) != (shard.status == ShardStatus::Active) {
-                complaints.push(format!("{key:?} is {:?}, and its open key lies", shard.status));
+                complaints
+                    .push(format!("{key:?} is {:?}, but its claimable key differs", shard.status));
             }
             let held = shard.lease.map(|holder| (holder.owner, shard.fence));
             let bound = owners.get(location).map(|binding| (binding.owner, binding.fence));
-            // A binding goes with its session; one that is there has to be the holder's.
+            // A binding ends with its session. An existing one must be the holder's.
             if bound.is_some() && bound != held {
-                complaints.push(format!("{key:?} is bound to one who does not hold it"));
+                complaints.push(format!("{key:?} is bound to a worker that does not hold it"));
             }
         }
     }
@@ -130,24 +131,24 @@ impl StoredRecords {
             let shards = used.remove(location).unwrap_or_default();
             let count = self.counts.get(location).copied();
             let Some(count) = count else {
-                self.complaints.push(format!("run {run} has no count"));
+                self.complaints.push(format!("run {run} has no shard count"));
                 continue;
             };
             if count.used != shards {
-                self.complaints.push(format!("run {run} has {shards} shards, and {count:?}"));
+                self.complaints.push(format!("run {run} has {shards} shards, stored {count:?}"));
             }
             *reserved.entry(*tenant).or_default() += count.reserved;
         }
         for (_, run) in used.keys() {
-            self.complaints.push(format!("run {run} has shards and no record"));
+            self.complaints.push(format!("run {run} has shards but no record"));
         }
         let total: u64 = reserved.values().sum();
         if self.total != total {
             let stored = self.total;
-            self.complaints.push(format!("{total} shards are reserved in all, not {stored}"));
+            self.complaints.push(format!("{total} reserved shards in total, stored {stored}"));
         }
         if self.tenants != reserved {
-            self.complaints.push("what tenants have reserved is miscounted".to_owned());
+            self.complaints.push("the reserved shards per tenant are wrong".to_owned());
         }
     }
 }

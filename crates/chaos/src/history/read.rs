@@ -6,32 +6,32 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Action, Effect, Line, Outcome};
 
-/// A call, and what became of it.
+/// A call and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When it was made.
+    /// Time of the call.
     pub called: u64,
-    /// When it was answered, and how; absent if the caller died or gave up.
+    /// Time and content of the answer. Absent if the caller died or stopped waiting.
     pub answer: Option<(u64, Outcome)>,
-    /// Who called.
+    /// The caller.
     pub worker: u64,
-    /// Of which run.
+    /// The run.
     pub run: u64,
-    /// What was asked.
+    /// The request.
     pub action: Action,
 }
 
-/// Everything that all processes wrote down.
+/// The recorded history of all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Calls, in the order in which they were made.
+    /// Calls, in the order of their times.
     pub calls: Vec<Recorded>,
-    /// Keys that were processed.
+    /// Processed keys.
     pub effects: Vec<Effect>,
 }
 
 impl History {
-    /// Reads every history in a folder, that is, every file that ends in `.history`.
+    /// Reads all files in a folder that end in `.history`.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut history = Self::default();
         for entry in fs::read_dir(folder)? {
@@ -46,12 +46,12 @@ impl History {
         Ok(history)
     }
 
-    /// Adds what one process wrote down.
+    /// Adds the history of one process.
     pub fn add(&mut self, text: &str) -> Result<()> {
         let mut calls: BTreeMap<u64, Recorded> = BTreeMap::new();
         let mut lines = text.split_inclusive('\n').peekable();
         while let Some(line) = lines.next() {
-            // A process that was killed may have left half a line.
+            // A killed process may leave an incomplete last line.
             if lines.peek().is_none() && !line.ends_with('\n') {
                 break;
             }
@@ -59,12 +59,12 @@ impl History {
                 Line::Call { call, at, worker, run, action } => {
                     let recorded = Recorded { called: at, answer: None, worker, run, action };
                     if calls.insert(call, recorded).is_some() {
-                        bail!("call {call} was made twice");
+                        bail!("call {call} is recorded twice");
                     }
                 }
                 Line::Return { call, at, outcome } => {
                     let Some(recorded) = calls.get_mut(&call) else {
-                        bail!("call {call} was answered and never made");
+                        bail!("call {call} has an answer but was never made");
                     };
                     recorded.answer = Some((at, outcome));
                 }
@@ -84,7 +84,7 @@ mod tests {
     use crate::history::Recorder;
 
     #[test]
-    fn what_is_written_down_is_read_again_and_half_a_line_is_not() {
+    fn incomplete_last_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let recorder = Recorder::create(&folder.path().join("1.history")).unwrap();
         let answered = recorder.call(7, 1, Action::Claim).unwrap();

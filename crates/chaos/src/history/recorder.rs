@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{Action, Effect, Line, Outcome};
 
-/// Writes a process's history. A line is with the system once it is written, and outlives the
-/// process.
+/// Writes a process's history. Each line is passed to the kernel at once, so it survives a kill of
+/// the process.
 #[derive(Debug)]
 pub struct Recorder {
     file: Mutex<File>,
@@ -17,25 +17,25 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a history.
+    /// Creates a history file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create_new(true).append(true).open(path)?;
         Ok(Self { file: Mutex::new(file), calls: AtomicU64::new(0) })
     }
 
-    /// Writes a call down before it is made, and gives its number.
+    /// Records a call before it is made. Returns its number.
     pub fn call(&self, worker: u64, run: u64, action: Action) -> io::Result<u64> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         self.line(&Line::Call { call, at: now(), worker, run, action })?;
         Ok(call)
     }
 
-    /// Writes the answer to a call down, once it is there.
+    /// Records the answer to a call.
     pub fn answer(&self, call: u64, outcome: Outcome) -> io::Result<()> {
         self.line(&Line::Return { call, at: now(), outcome })
     }
 
-    /// Writes down that keys have been processed.
+    /// Records processed keys.
     pub fn effect(&self, effect: Effect) -> io::Result<()> {
         self.line(&Line::Effect(effect))
     }
@@ -48,7 +48,7 @@ impl Recorder {
     }
 }
 
-/// Nanoseconds since the machine was started, the same for every process.
+/// Nanoseconds of the monotonic clock, which all processes of the machine share.
 #[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

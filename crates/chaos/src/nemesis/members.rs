@@ -11,46 +11,46 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Deck, Fault, Record, Until, wait};
 use crate::fleet::Fleet;
 
-/// How many bytes a member may store. Little, so that it can be filled up in a second.
+/// Storage quota of a member in bytes. Small, so that it fills within a second.
 pub const QUOTA: usize = 48 << 20;
-/// From this size on a database is compacted, though nothing is wrong: the quota is small.
-const ROOMY: u64 = QUOTA as u64 / 3;
-/// What is written to fill a member up, at a time.
-const FILLING: usize = 1 << 19;
-/// How long it may take to mend something.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Database size above which the members are compacted between faults.
+const COMPACT_ABOVE_BYTES: u64 = QUOTA as u64 / 3;
+/// Size of each value that fills a member, in bytes.
+const FILL_VALUE_BYTES: usize = 1 << 19;
+/// Timeout for recovery from a fault.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Troubles the members.
+/// Injects faults of members.
 #[derive(Debug)]
 pub struct Members<'n> {
     /// The cluster.
     pub cluster: &'n mut EtcdCluster,
-    /// Those who are cut off from it.
+    /// The workers that are partitioned from it.
     pub fleet: Arc<Mutex<Fleet>>,
-    /// What is written down.
+    /// The record of faults.
     pub record: &'n Record,
-    /// What its choices depend on.
-    pub chance: fastrand::Rng,
+    /// Source of random choices.
+    pub rng: fastrand::Rng,
 }
 
 impl Members<'_> {
-    /// Causes faults, and leaves everything whole.
-    pub async fn trouble(mut self, until: Until) -> Result<()> {
+    /// Injects faults, and recovers from each.
+    pub async fn inject(mut self, until: Until) -> Result<()> {
         let mut deck = Deck::new(Fault::OF_MEMBERS);
-        wait(&mut self.chance, 1_000..2_000, until).await;
+        wait(&mut self.rng, 1_000..2_000, until).await;
         while !until.is_over(self.record) {
-            let Some(fault) = deck.draw(&mut self.chance) else { break };
-            self.cause(fault, until).await.with_context(|| format!("{fault:?}"))?;
+            let Some(fault) = deck.draw(&mut self.rng) else { break };
+            self.inject_fault(fault, until).await.with_context(|| format!("{fault:?}"))?;
             self.record.count(fault);
-            self.keep_room().await?;
-            wait(&mut self.chance, 500..2_500, until).await;
+            self.free_space_if_needed().await?;
+            wait(&mut self.rng, 500..2_500, until).await;
         }
         Ok(())
     }
 
-    async fn cause(&mut self, fault: Fault, until: Until) -> Result<()> {
-        let any = self.chance.usize(..self.cluster.len());
+    async fn inject_fault(&mut self, fault: Fault, until: Until) -> Result<()> {
+        let any = self.rng.usize(..self.cluster.len());
         match fault {
             Fault::KillMember => self.kill(&[any], until).await,
             Fault::KillLeader => {
@@ -68,23 +68,23 @@ impl Members<'_> {
             }
             Fault::IsolateMember => {
                 let links = [Link::Cut, Link::Silent, Link::Deaf];
-                let link = *self.chance.choice(&links).unwrap_or(&Link::Cut);
+                let link = *self.rng.choice(&links).unwrap_or(&Link::Cut);
                 self.link(any, link, until).await
             }
-            Fault::SeverMember => self.sever(any, until).await,
-            Fault::SeverLeader => {
+            Fault::PartitionMember => self.partition(any, until).await,
+            Fault::PartitionLeader => {
                 let leader = self.cluster.leader().await?;
-                self.sever(leader, until).await
+                self.partition(leader, until).await
             }
             Fault::SlowMember => {
-                let delay = Duration::from_millis(self.chance.u64(20..200));
+                let delay = Duration::from_millis(self.rng.u64(20..200));
                 self.link(any, Link::Slow(delay), until).await
             }
             Fault::Compact => self.compact().await,
             Fault::Defragment => self.defragment(any).await,
             Fault::FillQuota => self.fill(until).await,
             Fault::KillWorker | Fault::PauseWorker | Fault::IsolateWorker | Fault::LoseAnswers => {
-                bail!("not done to members")
+                bail!("not a fault of members")
             }
         }
     }
@@ -94,40 +94,40 @@ impl Members<'_> {
         for member in members {
             self.cluster.kill(*member)?;
         }
-        wait(&mut self.chance, 500..4_000, until).await;
+        wait(&mut self.rng, 500..4_000, until).await;
         self.record.note(&format!("start members {members:?}"))?;
         for member in members {
             self.cluster.spawn_again(*member)?;
         }
-        self.healthy().await
+        self.wait_until_healthy().await
     }
 
     async fn pause(&mut self, member: usize, until: Until) -> Result<()> {
         self.record.note(&format!("pause member {member}"))?;
         self.cluster.pause(member)?;
-        wait(&mut self.chance, 1_000..6_000, until).await;
+        wait(&mut self.rng, 1_000..6_000, until).await;
         self.record.note(&format!("resume member {member}"))?;
         self.cluster.resume(member)?;
-        self.healthy().await
+        self.wait_until_healthy().await
     }
 
     async fn link(&mut self, member: usize, link: Link, until: Until) -> Result<()> {
         self.record.note(&format!("links to member {member} are {link:?}"))?;
         self.fleet.lock().await.link_member(member, link);
-        wait(&mut self.chance, 1_000..5_000, until).await;
+        wait(&mut self.rng, 1_000..5_000, until).await;
         self.record.note(&format!("links to member {member} are whole"))?;
         self.fleet.lock().await.link_member(member, Link::Whole);
         Ok(())
     }
 
-    async fn sever(&mut self, member: usize, until: Until) -> Result<()> {
-        let link = if self.chance.bool() { Link::Cut } else { Link::Silent };
-        self.record.note(&format!("member {member} is severed, {link:?}"))?;
+    async fn partition(&mut self, member: usize, until: Until) -> Result<()> {
+        let link = if self.rng.bool() { Link::Cut } else { Link::Silent };
+        self.record.note(&format!("partition member {member} from its peers, {link:?}"))?;
         self.cluster.link(member, link)?;
-        wait(&mut self.chance, 1_000..6_000, until).await;
-        self.record.note(&format!("member {member} is severed no more"))?;
+        wait(&mut self.rng, 1_000..6_000, until).await;
+        self.record.note(&format!("reconnect member {member} to its peers"))?;
         self.cluster.link(member, Link::Whole)?;
-        self.healthy().await
+        self.wait_until_healthy().await
     }
 
     async fn compact(&self) -> Result<()> {
@@ -148,49 +148,49 @@ impl Members<'_> {
         Ok(self.cluster.operator(member).await?.defragment().await?)
     }
 
-    /// Fills the members up until they refuse, lets that be so for a while, and makes room.
+    /// Fills the members until they refuse writes, waits, and frees space.
     async fn fill(&mut self, until: Until) -> Result<()> {
         self.record.note("fill the quota")?;
         let leader = self.cluster.leader().await?;
         let operator = self.cluster.operator(leader).await?;
-        let filling = Bytes::from(vec![0; FILLING]);
+        let value = Bytes::from(vec![0; FILL_VALUE_BYTES]);
         let (mut key, mut revision) = (self.unused_key(), Revision::new(0));
-        for _ in 0..2 * QUOTA / FILLING {
-            // One key again and again, so that all but the last value is forgotten by compaction.
-            match operator.compare_and_swap(key.clone(), revision, filling.clone()).await {
+        for _ in 0..2 * QUOTA / FILL_VALUE_BYTES {
+            // Overwrite one key, so that compaction deletes all but the last value.
+            match operator.compare_and_swap(key.clone(), revision, value.clone()).await {
                 Ok(Some(now)) => revision = now,
                 Err(error) if error.to_string().contains("space exceeded") => break,
-                // Whether it was written is not known, so another key it is.
+                // The outcome is unknown, so continue with another key.
                 Ok(None) | Err(_) => (key, revision) = (self.unused_key(), Revision::new(0)),
             }
         }
         if operator.alarms().await? == 0 {
-            bail!("the members have room for more than their quota");
+            bail!("the members accept more than their quota");
         }
         self.record.note("the quota is full")?;
-        wait(&mut self.chance, 2_000..5_000, until).await;
-        self.make_room().await
+        wait(&mut self.rng, 2_000..5_000, until).await;
+        self.free_space().await
     }
 
     fn unused_key(&mut self) -> Bytes {
-        Bytes::from(format!("filling/{:x}", self.chance.u64(..)))
+        Bytes::from(format!("value/{:x}", self.rng.u64(..)))
     }
 
-    /// Makes room. A busy cluster may change its mind about who leads it, so this is tried again.
-    async fn make_room(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Frees space. Retries, because the leader of a busy cluster may change.
+    async fn free_space(&self) -> Result<()> {
+        let deadline = Instant::now() + RECOVERY_TIMEOUT;
         loop {
-            match self.try_to_make_room().await {
-                Ok(()) => return self.record.note("there is room again"),
+            match self.try_to_free_space().await {
+                Ok(()) => return self.record.note("space was freed"),
                 Err(error) if Instant::now() > deadline => return Err(error),
-                Err(error) => self.record.note(&format!("there is no room yet: {error}"))?,
+                Err(error) => self.record.note(&format!("no space was freed yet: {error}"))?,
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// Compaction first, since only what is forgotten gives room back; then every member.
-    async fn try_to_make_room(&self) -> Result<()> {
+    /// Compacts the history first, because defragmentation frees only deleted revisions.
+    async fn try_to_free_space(&self) -> Result<()> {
         self.compact().await?;
         for member in 0..self.cluster.len() {
             self.defragment(member).await?;
@@ -199,22 +199,22 @@ impl Members<'_> {
         Ok(self.cluster.operator(leader).await?.disarm().await?)
     }
 
-    /// The cluster is to run without a time limit, on a quota that is soon used up.
-    async fn keep_room(&self) -> Result<()> {
+    /// Frees space early, because the quota is small and the test may be long.
+    async fn free_space_if_needed(&self) -> Result<()> {
         let leader = self.cluster.leader().await?;
         let operator = self.cluster.operator(leader).await?;
-        let is_full = operator.status().await?.database_bytes > ROOMY;
+        let is_full = operator.status().await?.database_bytes > COMPACT_ABOVE_BYTES;
         if is_full || operator.alarms().await? > 0 {
-            self.make_room().await?;
+            self.free_space().await?;
         }
         Ok(())
     }
 
-    /// Waits until every member answers again.
-    async fn healthy(&mut self) -> Result<()> {
-        match timeout(PATIENCE, self.cluster.answering()).await {
+    /// Waits until every member answers.
+    async fn wait_until_healthy(&mut self) -> Result<()> {
+        match timeout(RECOVERY_TIMEOUT, self.cluster.answering()).await {
             Ok(answering) => answering?,
-            Err(_) => bail!("a member does not answer any more"),
+            Err(_) => bail!("a member does not answer"),
         }
         Ok(())
     }

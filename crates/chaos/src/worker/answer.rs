@@ -1,4 +1,4 @@
-//! What a coordinator answers, as it is written down.
+//! Converts answers of a coordinator for the history.
 
 use shardwright_coordination::error::reason::{
     AlreadyLeased, NotParked, RunNotActive, ShardTerminal, StaleFence,
@@ -21,7 +21,7 @@ impl From<ShardStatus> for Status {
     }
 }
 
-/// What a call came to.
+/// The outcome of a call.
 pub(super) fn outcome(answer: &Answer) -> Outcome {
     let reply = match answer {
         Ok(reply) => reply,
@@ -40,7 +40,7 @@ pub(super) fn outcome(answer: &Answer) -> Outcome {
     Outcome::Done(facts)
 }
 
-/// Why a call was not done.
+/// The outcome of a failed call.
 fn failure(error: CoordError) -> Outcome {
     let refusal = match error {
         CoordError::BackendError(InfraError::NotApplied { .. }) => {
@@ -79,7 +79,7 @@ fn failure(error: CoordError) -> Outcome {
     Outcome::Refused(refusal)
 }
 
-/// A shard as it was handed out.
+/// A granted shard.
 fn acquired(state: &RestoredShardState) -> Acquired {
     let spec = state.spec.as_spec_ref();
     Acquired {

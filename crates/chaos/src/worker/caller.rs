@@ -1,4 +1,4 @@
-//! Calls of a coordinator, each written down before and after.
+//! Calls to a coordinator. Each is recorded before it is made and after its answer.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::history::{Action, Outcome, Piece, Recorder, Root};
 use crate::plan::key;
 use crate::plan::{self, TENANT};
 
-/// One worker's way to the coordinator.
+/// Makes and records the calls of one worker.
 pub(super) struct Caller {
     pub(super) coordinator: AsyncEtcdCoordinator,
     pub(super) recorder: Arc<Recorder>,
     pub(super) worker: u64,
 }
 
-/// What a call gave, besides what is written down.
+/// Parts of an answer that are not recorded.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct Returned {
     pub(super) state: Option<RestoredShardState>,
     pub(super) notice: Option<HolderNotice>,
 }
@@ -54,16 +54,16 @@ impl Caller {
         run: u64,
         lease: Option<&Lease>,
         action: &Action,
-    ) -> Result<(Outcome, Given)> {
+    ) -> Result<(Outcome, Returned)> {
         let request = self.request(RunId::from_raw(run), lease, action)?;
         let call = self.recorder.call(self.worker, run, action.clone())?;
         let answer = self.coordinator.call(TENANT, request.as_ref()).await;
         let outcome = outcome(&answer);
         self.recorder.answer(call, outcome.clone())?;
-        Ok((outcome, answer.map_or_else(|_| Given::default(), Given::from)))
+        Ok((outcome, answer.map_or_else(|_| Returned::default(), Returned::from)))
     }
 
-    /// What an action of the history asks.
+    /// The request of an action.
     fn request(
         &self,
         run: RunId,
@@ -113,7 +113,7 @@ impl Caller {
     }
 }
 
-impl From<Reply> for Given {
+impl From<Reply> for Returned {
     fn from(reply: Reply) -> Self {
         match reply {
             Reply::Granted(state) => Self { state: Some(*state), notice: None },

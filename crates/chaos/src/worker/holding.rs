@@ -1,4 +1,4 @@
-//! A shard while a worker holds it, or believes so.
+//! A shard that a worker holds or believes to hold.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,15 @@ pub(super) struct Holding<'h, 'w> {
     cursor: Option<u64>,
     renewed: Instant,
     notice: HolderNotice,
-    /// What was asked for, to ask for it once more much later.
-    asked: Vec<Action>,
+    /// Requests sent so far, for late repetitions.
+    sent: Vec<Action>,
 }
 
-/// Whether the shard is still ours, as far as we know.
+/// Whether the worker still believes to hold the shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    Ours,
-    Over,
+    Held,
+    Lost,
 }
 
 impl<'h, 'w> Holding<'h, 'w> {
@@ -43,7 +43,7 @@ impl<'h, 'w> Holding<'h, 'w> {
             cursor: state.cursor.as_update().last_key().map(plan::number),
             renewed: Instant::now(),
             notice: HolderNotice::default(),
-            asked: Vec::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -55,36 +55,36 @@ impl<'h, 'w> Holding<'h, 'w> {
         self.lease.fence().as_raw()
     }
 
-    /// Processes keys in order until the shard is done or lost.
+    /// Processes keys in order until the shard is completed or lost.
     pub(super) async fn work(mut self) -> Result<()> {
         loop {
             let reached = self.process().await?;
             let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
             let is_last = reached + 1 == self.end;
-            let action = if is_last && self.task.chance.u32(..100) < 85 {
+            let action = if is_last && self.task.rng.u32(..100) < 85 {
                 Action::Complete { shard, fence, op, key: reached }
             } else {
                 Action::Checkpoint { shard, fence, op, key: reached }
             };
-            if self.settle(action).await? == Hold::Over {
+            if self.settle(action).await? == Hold::Lost {
                 return Ok(());
             }
             self.cursor = Some(reached);
-            if self.whim().await? == Hold::Over {
+            if self.random_call().await? == Hold::Lost {
                 return Ok(());
             }
         }
     }
 
-    /// Processes some keys, and gives the last of them.
+    /// Processes some keys. Returns the last of them.
     async fn process(&mut self) -> Result<u64> {
         let from = self.cursor.map_or(self.start, |cursor| cursor + 1);
         if from >= self.end {
-            // Everything was processed, and the shard was not completed.
+            // All keys are processed, but the shard is not completed.
             return Ok(self.end - 1);
         }
-        let to = (from + self.task.chance.u64(..5)).min(self.end - 1);
-        let millis = (to - from + 1) * self.task.chance.u64(10..50);
+        let to = (from + self.task.rng.u64(..5)).min(self.end - 1);
+        let millis = (to - from + 1) * self.task.rng.u64(10..50);
         tokio::time::sleep(Duration::from_millis(millis)).await;
         let (run, shard, fence) = (self.run, self.shard(), self.fence());
         self.task.caller.recorder.effect(Effect {
@@ -98,38 +98,38 @@ impl<'h, 'w> Holding<'h, 'w> {
         Ok(to)
     }
 
-    /// Does something else that a holder may do.
-    async fn whim(&mut self) -> Result<Hold> {
+    /// Makes another random call of a holder, or none.
+    async fn random_call(&mut self) -> Result<Hold> {
         let (shard, fence) = (self.shard(), self.fence());
         let half = Duration::from_millis(LEASE_MS / 2);
-        if self.renewed.elapsed() > half && self.task.chance.u32(..100) < 80 {
+        if self.renewed.elapsed() > half && self.task.rng.u32(..100) < 80 {
             return self.settle(Action::Renew { shard, fence }).await;
         }
         if std::mem::take(&mut self.notice.split_request).is_some() {
-            return if self.task.chance.bool() {
+            return if self.task.rng.bool() {
                 self.split_residual().await
             } else {
                 self.settle(Action::DeclineSplit { shard, fence }).await
             };
         }
         let op = self.task.operation();
-        match self.task.chance.u32(..100) {
+        match self.task.rng.u32(..100) {
             0..2 => self.split_residual().await,
             2..4 => self.split_replace().await,
             4..6 => self.settle(Action::Park { shard, fence, op }).await,
             6..9 => self.settle(Action::Release { shard, fence, op }).await,
             9..17 => self.settle(Action::Renew { shard, fence }).await,
             17..22 => self.repeat().await,
-            _ => Ok(Hold::Ours),
+            _ => Ok(Hold::Held),
         }
     }
 
     async fn split_residual(&mut self) -> Result<Hold> {
         let least = self.cursor.map_or(self.start, |cursor| cursor + 1).max(self.start + 1);
         if least + 1 >= self.end {
-            return Ok(Hold::Ours);
+            return Ok(Hold::Held);
         }
-        let at = self.task.chance.u64(least..self.end);
+        let at = self.task.rng.u64(least..self.end);
         let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
         let (start, end) = (self.start, self.end);
         self.settle(Action::SplitResidual { shard, fence, op, start, at, end }).await
@@ -138,10 +138,10 @@ impl<'h, 'w> Holding<'h, 'w> {
     async fn split_replace(&mut self) -> Result<Hold> {
         let least = self.cursor.map_or(self.start, |cursor| cursor + 1).max(self.start + 1);
         if least + 1 >= self.end {
-            return Ok(Hold::Ours);
+            return Ok(Hold::Held);
         }
-        let mut cuts = vec![self.task.chance.u64(least..self.end)];
-        cuts.push(self.task.chance.u64(least..self.end));
+        let mut cuts = vec![self.task.rng.u64(least..self.end)];
+        cuts.push(self.task.rng.u64(least..self.end));
         cuts.sort_unstable();
         cuts.dedup();
         cuts.push(self.end);
@@ -156,32 +156,32 @@ impl<'h, 'w> Holding<'h, 'w> {
         self.settle(Action::SplitReplace { shard, fence, op, children }).await
     }
 
-    /// Sends something once more that was sent before, as a network would that kept it for long.
+    /// Repeats an earlier request, like a network that delivers it late.
     async fn repeat(&mut self) -> Result<Hold> {
-        if let Some(action) = self.task.chance.choice(&self.asked).cloned() {
+        if let Some(action) = self.task.rng.choice(&self.sent).cloned() {
             self.task.caller.call(self.run, Some(&self.lease), &action).await?;
         }
-        Ok(Hold::Ours)
+        Ok(Hold::Held)
     }
 
-    /// Calls until the answer is known, or the worker gives up.
+    /// Calls until the outcome is known, or the worker abandons the shard.
     async fn settle(&mut self, mut action: Action) -> Result<Hold> {
         loop {
-            self.asked.push(action.clone());
-            let (outcome, given) =
+            self.sent.push(action.clone());
+            let (outcome, returned) =
                 self.task.caller.call(self.run, Some(&self.lease), &action).await?;
             match outcome {
                 Outcome::Done(_) => {
-                    self.notice = given.notice.unwrap_or(self.notice);
+                    self.notice = returned.notice.unwrap_or(self.notice);
                     return Ok(self.done(&action));
                 }
                 Outcome::Refused(_) => return self.refused(&action).await,
                 Outcome::Corrupt(text) => anyhow::bail!("shard {:x}: {text}", self.shard()),
                 Outcome::NotApplied(_) | Outcome::Unknown(_) => {}
             }
-            match self.task.chance.u32(..100) {
-                // Another worker will see the outcome.
-                0..12 => return Ok(Hold::Over),
+            match self.task.rng.u32(..100) {
+                // Abandon the shard. Another worker will see the outcome.
+                0..12 => return Ok(Hold::Lost),
                 12..30 => action = self.with_new_id(action),
                 _ => {}
             }
@@ -196,34 +196,34 @@ impl<'h, 'w> Holding<'h, 'w> {
             Action::Complete { .. }
             | Action::Park { .. }
             | Action::Release { .. }
-            | Action::SplitReplace { .. } => return Hold::Over,
+            | Action::SplitReplace { .. } => return Hold::Lost,
             _ => {}
         }
-        Hold::Ours
+        Hold::Held
     }
 
-    /// A worker that was refused stops. Some do not listen, and must be refused again.
+    /// Stops after a refusal. Some workers ignore it and must be refused again.
     async fn refused(&mut self, action: &Action) -> Result<Hold> {
         if matches!(action, Action::DeclineSplit { .. }) {
-            return Ok(Hold::Ours);
+            return Ok(Hold::Held);
         }
-        let mut is_deaf = self.task.chance.u32(..100) < 30;
-        while is_deaf {
+        let mut ignores_refusal = self.task.rng.u32(..100) < 30;
+        while ignores_refusal {
             let key = self.process().await?;
             let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
-            let action = match self.task.chance.u32(..4) {
+            let action = match self.task.rng.u32(..4) {
                 0 => Action::Renew { shard, fence },
                 1 => Action::Release { shard, fence, op },
                 2 if key + 1 == self.end => Action::Complete { shard, fence, op, key },
                 _ => Action::Checkpoint { shard, fence, op, key },
             };
             self.task.caller.call(self.run, Some(&self.lease), &action).await?;
-            is_deaf = self.task.chance.bool();
+            ignores_refusal = self.task.rng.bool();
         }
-        Ok(Hold::Over)
+        Ok(Hold::Lost)
     }
 
-    /// The same with another operation id, as a worker asks who has forgotten that it asked.
+    /// The same request with a new operation id, like a worker that lost its state.
     fn with_new_id(&mut self, action: Action) -> Action {
         let next = self.task.operation();
         match action {

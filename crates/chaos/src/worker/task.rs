@@ -1,4 +1,4 @@
-//! One worker of a process: it goes from run to run and takes whatever it can get.
+//! One worker of a process: it works on each run in turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,38 +11,34 @@ use shardwright_coordination::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::caller::{Caller, Given};
+use super::caller::{Caller, Returned};
 use super::holding::Holding;
 use crate::history::{Action, Outcome, Refusal};
 use crate::plan::{self, TENANT};
 
-/// Operation ids of one worker.
+/// Bits for the operation ids of one worker.
 const OPERATIONS: u32 = 24;
 
 pub(super) struct WorkerTask<'w> {
     pub(super) caller: Caller,
-    pub(super) chance: fastrand::Rng,
+    pub(super) rng: fastrand::Rng,
     finishing: &'w AtomicBool,
     operations: u64,
 }
 
-/// Whether a run goes on.
+/// Whether a run has ended.
 #[derive(PartialEq, Eq)]
 enum Run {
-    GoesOn,
+    Active,
     Ended,
 }
 
 impl<'w> WorkerTask<'w> {
-    pub(super) const fn new(
-        caller: Caller,
-        chance: fastrand::Rng,
-        finishing: &'w AtomicBool,
-    ) -> Self {
-        Self { caller, chance, finishing, operations: 0 }
+    pub(super) const fn new(caller: Caller, rng: fastrand::Rng, finishing: &'w AtomicBool) -> Self {
+        Self { caller, rng, finishing, operations: 0 }
     }
 
-    /// Works until there is no run left, after the controller asked to finish.
+    /// Works until the controller requests to finish and no run is left.
     pub(super) async fn work(mut self) -> Result<()> {
         let mut run = 1;
         loop {
@@ -51,7 +47,9 @@ impl<'w> WorkerTask<'w> {
                     RunStatus::Active => self.work_on(run).await?,
                     RunStatus::Initializing => self.register(run).await?,
                     RunStatus::Done => run += 1,
-                    RunStatus::Failed | RunStatus::Cancelled => bail!("no worker ends runs so"),
+                    RunStatus::Failed | RunStatus::Cancelled => {
+                        bail!("run {run} failed or was cancelled, which no worker requests")
+                    }
                 },
                 Err(RunQueryError::RunNotFound(_)) => {
                     if self.finishing.load(Ordering::Relaxed) {
@@ -80,10 +78,10 @@ impl<'w> WorkerTask<'w> {
 
     async fn work_on(&mut self, run: u64) -> Result<()> {
         loop {
-            let action = self.way_to_get_one(run).await;
-            let (outcome, given) = self.caller.call(run, None, &action).await?;
-            match (outcome, given) {
-                (Outcome::Done(_), Given { state: Some(state), .. }) => {
+            let action = self.choose_acquire(run).await;
+            let (outcome, returned) = self.caller.call(run, None, &action).await?;
+            match (outcome, returned) {
+                (Outcome::Done(_), Returned { state: Some(state), .. }) => {
                     self.hold(run, state).await?;
                 }
                 (Outcome::Refused(Refusal::RunEnded), _) => return Ok(()),
@@ -101,11 +99,11 @@ impl<'w> WorkerTask<'w> {
         Holding::new(self, run, state).work().await
     }
 
-    /// Mostly whichever shard is offered, sometimes one that looks free, sometimes any.
-    async fn way_to_get_one(&mut self, run: u64) -> Action {
+    /// Mostly claims, sometimes acquires a candidate, sometimes any active shard.
+    async fn choose_acquire(&mut self, run: u64) -> Action {
         let (coordinator, id) = (&self.caller.coordinator, RunId::from_raw(run));
         let worker = WorkerId::from_raw(self.caller.worker);
-        let roll = self.chance.u32(..100);
+        let roll = self.rng.u32(..100);
         let shards: Vec<ShardId> = if roll < 70 {
             Vec::new()
         } else if roll < 90 {
@@ -115,76 +113,76 @@ impl<'w> WorkerTask<'w> {
             let found = coordinator.list_shards(TENANT, id, ShardFilter::active()).await;
             found.unwrap_or_default().iter().map(|summary| summary.shard).collect()
         };
-        match self.chance.choice(&shards) {
+        match self.rng.choice(&shards) {
             Some(shard) => Action::Acquire { shard: shard.as_raw() },
             None => Action::Claim,
         }
     }
 
-    /// What a task does without a shard.
+    /// The actions of a worker without a shard.
     async fn idle(&mut self, run: u64) -> Result<Run> {
         let id = RunId::from_raw(run);
         let listed = self.caller.coordinator.list_shards(TENANT, id, ShardFilter::all()).await;
         let Ok(shards) = listed else {
             self.pause(20..150).await;
-            return Ok(Run::GoesOn);
+            return Ok(Run::Active);
         };
         let parked: Vec<&ShardSummary> =
             shards.iter().filter(|shard| shard.park_reason.is_some()).collect();
         let leased: Vec<&ShardSummary> =
             shards.iter().filter(|shard| shard.lease_deadline.is_some()).collect();
         let is_over = shards.iter().all(|shard| shard.status.is_terminal()) && parked.is_empty();
-        if is_over || self.chance.u32(..100) < 3 {
+        if is_over || self.rng.u32(..100) < 3 {
             return self.complete_run(run).await;
         }
-        if let Some(shard) = self.chance.choice(&parked).filter(|_| self.chance.bool()) {
+        if let Some(shard) = self.rng.choice(&parked).filter(|_| self.rng.bool()) {
             let action = Action::Unpark { shard: shard.shard.as_raw(), op: self.operation() };
-            self.insist(run, &action).await?;
-        } else if let Some(shard) = self.chance.choice(&leased)
-            && self.chance.u32(..100) < 40
+            self.call_until_known(run, &action).await?;
+        } else if let Some(shard) = self.rng.choice(&leased)
+            && self.rng.u32(..100) < 40
         {
             let action = Action::RequestSplit { shard: shard.shard.as_raw() };
             self.caller.call(run, None, &action).await?;
         }
-        let limit = Duration::from_millis(self.chance.u64(50..400));
+        let limit = Duration::from_millis(self.rng.u64(50..400));
         let waited = timeout(limit, self.caller.coordinator.claimable(TENANT, id)).await;
         if waited.is_ok() {
-            // All tasks are woken at once, and do not all need to run at once.
+            // All tasks wake up together. A pause spreads them.
             self.pause(1..30).await;
         }
-        Ok(Run::GoesOn)
+        Ok(Run::Active)
     }
 
     async fn complete_run(&mut self, run: u64) -> Result<Run> {
         let action = Action::CompleteRun { op: self.operation() };
-        Ok(match self.insist(run, &action).await? {
+        Ok(match self.call_until_known(run, &action).await? {
             Outcome::Done(_) | Outcome::Refused(Refusal::RunEnded) => Run::Ended,
             _ => {
                 self.pause(20..100).await;
-                Run::GoesOn
+                Run::Active
             }
         })
     }
 
-    /// Asks again for what may not have been done, with the same operation id.
-    async fn insist(&mut self, run: u64, action: &Action) -> Result<Outcome> {
+    /// Calls, and retries with the same operation id while the outcome is not known.
+    async fn call_until_known(&mut self, run: u64, action: &Action) -> Result<Outcome> {
         loop {
             let (outcome, _) = self.caller.call(run, None, action).await?;
             let is_open = matches!(outcome, Outcome::Unknown(_) | Outcome::NotApplied(_));
-            if !is_open || self.chance.u32(..100) < 30 {
+            if !is_open || self.rng.u32(..100) < 30 {
                 return Ok(outcome);
             }
             self.pause(10..100).await;
         }
     }
 
-    /// A fresh operation id.
+    /// A new operation id.
     pub(super) const fn operation(&mut self) -> u64 {
         self.operations += 1;
         self.caller.worker << OPERATIONS | self.operations
     }
 
     pub(super) async fn pause(&mut self, millis: std::ops::Range<u64>) {
-        sleep(Duration::from_millis(self.chance.u64(millis))).await;
+        sleep(Duration::from_millis(self.rng.u64(millis))).await;
     }
 }

@@ -1,7 +1,7 @@
-//! What a confused, buggy or hostile worker requests, without waiting for the replies.
+//! Requests of a confused, buggy or hostile worker, which does not wait for the replies.
 //!
-//! Whatever it claims to have processed it has, so a request that happens to be valid does no harm
-//! when it is accepted.
+//! The worker has processed everything that it claims to have processed. So a request that happens
+//! to be valid does no harm.
 
 use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey, TenantId};
@@ -39,7 +39,7 @@ const KINDS: &[(u64, Fault)] = &[
 ];
 
 impl Worker {
-    /// A request that is wrong on purpose, if there is an occasion for it.
+    /// A request that is wrong on purpose, if the worker's state allows one.
     pub(crate) fn misbehave(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let fault = scene.rng.weighted(KINDS)?;
         let intent = match fault {
@@ -49,9 +49,9 @@ impl Worker {
             }
             Fault::Resent => self.sent.get(scene.rng.index(self.sent.len())).cloned(),
             Fault::OpIdReused => self.reuse_op(scene),
-            Fault::TenantForeign => self.ask_abroad(scene),
+            Fault::TenantForeign => self.call_abroad(scene),
             Fault::OwnerForged => self.forge_owner(scene),
-            Fault::ShardUnknown => self.ask_nowhere(scene),
+            Fault::ShardUnknown => self.call_nowhere(scene),
             Fault::EndedRunTouched => self.touch_ended(scene),
             Fault::ResidualChanged => self.change_residual(scene),
             _ => {
@@ -62,7 +62,7 @@ impl Worker {
         Some(intent.misuse(fault))
     }
 
-    /// Something else under the id of something that was sent.
+    /// Another operation under an op id that was used before.
     fn reuse_op(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len()))?;
         let lease = old.request.lease()?;
@@ -75,8 +75,8 @@ impl Worker {
         Some(intent)
     }
 
-    /// Another tenant's shard, requested in the worker's own tenant.
-    fn ask_abroad(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+    /// A request for another tenant's shard, in the worker's own tenant.
+    fn call_abroad(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let other = other_tenant(scene)?;
         let (run, state) = {
             let runs = &scene.model.tenants.get(&other)?.runs;
@@ -95,7 +95,7 @@ impl Worker {
         }))
     }
 
-    /// The fence of a shard's holder, shown by another worker.
+    /// A request under the fence of the shard's holder, from another worker.
     fn forge_owner(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let run = scene.pick_active()?;
         let now = scene.now();
@@ -109,8 +109,7 @@ impl Worker {
         any_action(&mut held, scene)
     }
 
-    /// A residual split that its shard's op log has forgotten, under the same id and with another
-    /// plan.
+    /// A residual split that the shard's op log has evicted, under the same id with another plan.
     fn change_residual(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let run = scene.pick_active()?;
         let shards = &scene.model.run(scene.tenant, run)?.shards;
@@ -127,7 +126,7 @@ impl Worker {
         Some(Intent::honest(held.give_away(&parts, op)?))
     }
 
-    fn ask_nowhere(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+    fn call_nowhere(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let (worker, run) = (self.id, RunId::from_raw(1 << 40));
         let known = scene.pick_active().unwrap_or(run);
         let key = ShardKey::new(known, ShardId::from_raw(1 << 40));
@@ -177,12 +176,12 @@ fn other_tenant(scene: &Scene<'_>) -> Option<TenantId> {
     scene.model.tenants.keys().find(|tenant| **tenant != scene.tenant).copied()
 }
 
-/// Any action on a shard that may or may not be held.
+/// A random action on a shard, held or not.
 fn any_action(held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
     scene.rng.pick(ACTIONS)?.plan(held, scene)
 }
 
-/// A request on a held shard with one thing wrong about it.
+/// A request on a held shard with one defect.
 fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
     let (mut held, tag, lease) = (held.clone(), scene.tag, held.lease);
     let cursor = match fault {
@@ -243,7 +242,7 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
     Some(Intent::honest(request))
 }
 
-/// A split of a held shard, planned on what is not, or not any more, the shard.
+/// A split of a held shard, planned on another or an older range.
 fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent> {
     let (tag, lease) = (scene.tag, held.lease);
     let action = if scene.rng.chance(700) { Action::SplitReplace } else { Action::SplitResidual };
@@ -257,7 +256,7 @@ fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent
         return action.plan(&mut Held::assume(tag, lease, spec, cursor), scene);
     }
     if scene.rng.chance(400) {
-        // A cut through what was done since it was planned.
+        // A boundary before points that were processed since the plan.
         let done = point_at_or_after(tag, last_key(&cursor)?);
         let mut held = Held::assume(tag, lease, spec, Cursor::initial());
         held.end = done + 1;

@@ -1,4 +1,4 @@
-//! What a tenant's operator does: makes runs, looks after them, ends them, and errs.
+//! A tenant's operator: creates runs, maintains and ends them, and makes mistakes.
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_contracts::{CursorSemantics, OpId, RunId, ShardId, ShardKey, WorkerId};
@@ -17,17 +17,17 @@ use crate::request::operation::{
 };
 use crate::request::{Cursor, Request, RequestExt, Shard, Spec};
 
-/// How old a run is, in milliseconds, before an operator may lose patience with it.
+/// Age of a run, in milliseconds, after which an operator may end it.
 const PATIENCE_MS: u64 = 1_500;
 
 type Manifest = Vec<Shard>;
 
-/// A tenant's operator and what it waits for.
+/// A tenant's operator and its pending request.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {
     pub(crate) sent: VecDeque<Intent>,
     pub(crate) pending: Option<Pending>,
-    /// How many shards the next manifest may have, after one was too large.
+    /// Most shards of the next manifest, after one was too large.
     pub(crate) shards_max: Option<usize>,
 }
 
@@ -38,12 +38,12 @@ impl Operator {
 }
 
 impl Operator {
-    /// Makes a run of that id.
+    /// Creates a run.
     pub(crate) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         Some(Intent::honest(CreateRun { run, config: config(scene)? }.into()))
     }
 
-    /// Makes a run of that id together with its shards.
+    /// Creates a run together with its shards.
     pub(crate) fn create_with_shards(&self, run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         let shards_max = self.shards_max.unwrap_or(8);
         if shards_max == 0 {
@@ -59,7 +59,7 @@ impl Operator {
         Some(if spoilt { intent.misuse(Fault::ManifestInvalid) } else { intent })
     }
 
-    /// What the operator does next.
+    /// The operator's next request.
     pub(crate) fn choose(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         if let Some(run) = scene.pick_run(|run| run.status == RunStatus::Initializing)
             && scene.rng.chance(900)
@@ -119,7 +119,7 @@ impl Operator {
         Intent::honest(RegisterShards { run, shards, op }.into())
     }
 
-    /// Makes a run that is there already, the same or otherwise.
+    /// Creates an existing run again, with the same or another configuration.
     fn make_again(&self, op: OpId, scene: &mut Scene<'_>) -> Option<Request> {
         let run = scene.pick_run(|_| true)?;
         let same = scene.model.run(scene.tenant, run)?.config;
@@ -133,7 +133,7 @@ impl Operator {
         })
     }
 
-    /// Errs on purpose.
+    /// A request that is wrong on purpose.
     pub(crate) fn misbehave(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len())).cloned();
         let unknown = RunId::from_raw(1 << 40);
@@ -175,7 +175,7 @@ impl Operator {
                 Some(Intent::honest(request).misuse(Fault::EndedRunTouched))
             }
             5 => {
-                // The id of something that a worker did to the shard.
+                // The op id of a worker's operation on the shard.
                 let (op, run) = (scene.rng.between(1, *scene.ops), scene.pick_active()?);
                 let key = ShardKey::new(run, scene.pick_shard(run)?);
                 let op = OpId::from_raw(op);
@@ -233,7 +233,7 @@ fn parked_shard(run: RunId, state: &RunModel, scene: &mut Scene<'_>) -> Option<S
     Some(ShardKey::new(run, shard))
 }
 
-/// The parked shard of the same run if there is another, else the same one.
+/// Another parked shard of the same run if there is one, else the same one.
 fn sibling(key: ShardKey, scene: &mut Scene<'_>) -> Option<ShardKey> {
     let state = scene.model.run(scene.tenant, key.run)?;
     parked_shard(key.run, state, scene)
@@ -271,7 +271,7 @@ fn config(scene: &mut Scene<'_>) -> Option<RunConfig> {
     RunConfig::try_new(semantics, scene.rng.between(150, 500), retries).ok()
 }
 
-/// Ranges over some of the keyspace, with gaps now and then and a head start now and then.
+/// Ranges over a part of the keyspace. Some have gaps between them, some start with a cursor.
 fn manifest(shards_max: usize, scene: &mut Scene<'_>) -> Manifest {
     let count = scene.rng.between(1, shards_max.max(1) as u64) as Point;
     let width = scene.rng.between(6, u64::from(POINTS / count).min(40)) as Point;
@@ -297,7 +297,7 @@ fn manifest(shards_max: usize, scene: &mut Scene<'_>) -> Manifest {
     shards
 }
 
-/// Makes a manifest one that must be refused.
+/// Makes a manifest invalid.
 fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
     let kind = scene.rng.weighted(&[
         (10, 0),
@@ -340,7 +340,7 @@ fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
     }
 }
 
-/// What an operator does who wants everything to end well: resume, unpark, complete.
+/// The next request towards a completed run: resume, unpark, complete.
 pub(crate) fn remedy(run: RunId, hopeless: bool, scene: &mut Scene<'_>) -> Option<Request> {
     let state = scene.model.run(scene.tenant, run)?;
     let op = scene.op();

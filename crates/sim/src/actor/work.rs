@@ -1,4 +1,4 @@
-//! What an honest worker does.
+//! An honest worker.
 
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_contracts::{
@@ -15,11 +15,11 @@ use crate::request::operation::{
 };
 use crate::request::{Cursor, Part, Request, Spec};
 
-/// How many shards a worker takes on at once, and up to how many a run is split.
+/// Most shards that a worker holds, and most shards into which a run is split.
 const HELD_MAX: usize = 3;
 const SHARDS_MAX: usize = 28;
 
-/// What a holder can do.
+/// An action of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Renew,
@@ -45,7 +45,7 @@ pub(crate) const ACTIONS: &[Action] = &[
 ];
 
 impl Worker {
-    /// What the worker does next, if it is honest.
+    /// The next request of an honest worker.
     pub(crate) fn choose(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let busy = self.held.len() >= HELD_MAX || (!self.held.is_empty() && scene.rng.chance(850));
         if busy { self.work(scene) } else { self.look_for_work(scene) }
@@ -73,7 +73,7 @@ impl Worker {
             (if held.request.is_some() { 400 } else { 0 }, Action::Decline),
             (if held.request.is_some() { 400 * splits } else { 0 }, Action::SplitResidual),
         ])?;
-        // A worker that gave a part away saves its token often: the op log forgets the split.
+        // After a split, a worker checkpoints often, so that the op log evicts the split.
         let saves_token = is_divided && held.processed().is_some() && scene.rng.chance(650);
         if action == Action::Checkpoint && !saves_token {
             held.next = (held.next + scene.rng.between(1, 5) as Point).min(held.end);
@@ -90,7 +90,7 @@ impl Worker {
             1 => Acquire { key: any_shard(run, scene)?, worker }.into(),
             _ => {
                 let key = held_shard(run, scene).or_else(|| any_shard(run, scene))?;
-                // Now and then without any patience, which is refused.
+                // Sometimes with a wait of zero, which is refused.
                 let patience_ms = scene.rng.between(0, 600).saturating_sub(20);
                 RequestSplit { key, requester: worker, patience_ms }.into()
             }
@@ -103,7 +103,7 @@ fn any_shard(run: RunId, scene: &mut Scene<'_>) -> Option<ShardKey> {
     Some(ShardKey::new(run, scene.pick_shard(run)?))
 }
 
-/// A shard with a holder, which could give a part away.
+/// A shard whose holder could split it.
 fn held_shard(run: RunId, scene: &mut Scene<'_>) -> Option<ShardKey> {
     let now = scene.now();
     let shards = &scene.model.run(scene.tenant, run)?.shards;
@@ -113,8 +113,8 @@ fn held_shard(run: RunId, scene: &mut Scene<'_>) -> Option<ShardKey> {
 }
 
 impl Action {
-    /// Turns an action on a shard into a request. Whatever it claims to have processed, it has.
-    /// None if the worker's own planning refuses it.
+    /// Turns an action on a shard into a request, or none if the worker's own planning refuses it.
+    /// The worker has processed everything that the request claims.
     pub(crate) fn plan(self, held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
         let lease = held.lease;
         let request = match self {
@@ -130,7 +130,7 @@ impl Action {
             }
             Self::Complete => {
                 held.next = held.next.max(held.end);
-                // Now and then a long token, for which there may be no room.
+                // Sometimes a long token, which may exceed the byte budget.
                 let is_wordy = !scene.healed && scene.rng.chance(400);
                 let token = is_wordy.then(|| scene.bytes(200));
                 let cursor = held.position(scene.tag, token);
@@ -157,9 +157,9 @@ impl Action {
 }
 
 impl Held {
-    /// Cuts the shard, as it is believed to be, at points that are not processed yet.
+    /// Cuts the shard, as the worker knows it, at points that are not processed yet.
     ///
-    /// The first part carries on the cursor or, now and then, starts again.
+    /// The first part keeps the cursor or, sometimes, starts from the beginning.
     pub(crate) fn divide(&self, parts: usize, scene: &mut Scene<'_>) -> Option<Vec<Part>> {
         let (tag, next, end) = (scene.tag, self.next, self.end);
         let spec = self.spec.as_ref();
@@ -197,7 +197,7 @@ impl Held {
         Some(parts)
     }
 
-    /// A replacement of the shard by its parts, if planning lets it through.
+    /// A replacement of the shard by its parts, if planning accepts it.
     pub(crate) fn replace_by(&self, parts: Vec<Part>, op: OpId) -> Option<Request> {
         let children: Vec<_> = parts.iter().map(Part::as_ref).collect();
         let (parent, cursor) = (self.spec.as_ref(), self.cursor.as_ref());
@@ -205,7 +205,7 @@ impl Held {
         Some(SplitReplace { lease: self.lease, parts, op }.into())
     }
 
-    /// A split that gives the right part away, if planning lets it through.
+    /// A split that separates the right part, if planning accepts it.
     pub(crate) fn give_away(&self, parts: &[Part], op: OpId) -> Option<Request> {
         let [left, right] = parts else { return None };
         let (left, right) = (left.spec.as_ref(), right.spec.as_ref());

@@ -1,4 +1,4 @@
-//! What a worker believes: which shards it holds, how far it is, what it waits for.
+//! A worker's own view: the shards that it holds, its progress, its pending request.
 
 use std::collections::VecDeque;
 
@@ -14,17 +14,17 @@ use crate::request::{
     Answer, Cursor, Reply, Request, Spec, cursor_at, granted_cursor, granted_spec, last_key,
 };
 
-/// How many lost leases and sent requests an actor keeps in mind.
+/// Number of lost leases and sent requests that an actor keeps.
 const MEMORY: usize = 8;
 
-/// A shard that a worker believes to hold.
+/// A shard that a worker holds, in its own view.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) lease: Lease,
     pub(crate) spec: Spec,
-    /// The last cursor that was accepted, as far as the worker knows.
+    /// The last cursor that the worker knows to be accepted.
     pub(crate) cursor: Cursor,
-    /// The first point that it processed itself, and the next that it will.
+    /// The first point that the worker processed itself, and the next point.
     pub(crate) first: Point,
     pub(crate) next: Point,
     pub(crate) end: Point,
@@ -36,7 +36,7 @@ impl Held {
         Self::assume(tag, granted.lease, granted_spec(granted), granted_cursor(granted))
     }
 
-    /// What the holder of such a lease would believe.
+    /// The view of the holder of such a lease.
     pub(crate) fn assume(tag: u8, lease: Lease, spec: Spec, cursor: Cursor) -> Self {
         let first = match last_key(&cursor) {
             None => point_at_or_after(tag, spec.as_ref().start()),
@@ -46,12 +46,12 @@ impl Held {
         Self { lease, spec, cursor, first, next: first, end, request: None }
     }
 
-    /// The points that it has really processed.
+    /// The points that it has actually processed.
     pub(crate) fn processed(&self) -> Option<(Point, Point)> {
         (self.next > self.first).then(|| (self.first, self.next - 1))
     }
 
-    /// The cursor of where it really is.
+    /// The cursor of its actual position.
     pub(crate) fn position(&self, tag: u8, token: Option<Vec<u8>>) -> Cursor {
         match self.processed() {
             Some((_, last)) => cursor_at(key(tag, last), token),
@@ -77,13 +77,13 @@ pub(crate) struct Pending {
     pub(crate) attempts: u32,
 }
 
-/// A worker and what it believes.
+/// A worker and its view.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) life: u32,
     pub(crate) held: Vec<Held>,
-    /// Shards that it held once, by its own belief.
+    /// Shards that it held before, in its own view.
     pub(crate) ghosts: VecDeque<Held>,
     pub(crate) sent: VecDeque<Intent>,
     pub(crate) pending: Option<Pending>,
@@ -101,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// Forgets everything but who it is.
+    /// Loses everything but its id.
     pub(crate) fn crash(&mut self) {
         let life = self.life + 1;
         *self = Self { life, ..Self::new(self.id) };
@@ -121,7 +121,7 @@ impl Worker {
         self.held.iter_mut().find(|held| held.is(lease))
     }
 
-    /// Learns the outcome of a request. A stubborn worker does not let go of what it lost.
+    /// Learns the outcome of a request. A stubborn worker keeps using a lost lease.
     pub(crate) fn learn(&mut self, tag: u8, request: &Request, outcome: &Answer, stubborn: bool) {
         match (request.lease(), outcome) {
             (_, Ok(Reply::Granted(granted))) if self.find(&granted.lease).is_none() => {
@@ -161,7 +161,7 @@ impl Worker {
         match (request, reply) {
             (Request::Renew(_), Reply::Renewed(renewed)) => {
                 held.lease = held.lease.renewed(renewed.new_deadline);
-                held.hear(renewed.notice);
+                held.notice(renewed.notice);
             }
             (Request::Checkpoint(Checkpoint { cursor, .. }), Reply::Noticed(outcome)) => {
                 if last_key(cursor) >= last_key(&held.cursor) {
@@ -169,7 +169,7 @@ impl Worker {
                 }
                 let (IdempotentOutcome::Executed(notice) | IdempotentOutcome::Replayed(notice)) =
                     outcome;
-                held.hear(*notice);
+                held.notice(*notice);
             }
             (Request::SplitResidual(SplitResidual { narrowed, .. }), _) => {
                 held.spec = narrowed.clone();
@@ -183,8 +183,8 @@ impl Worker {
 }
 
 impl Held {
-    /// Without a notice the last one still stands.
-    const fn hear(&mut self, notice: Option<HolderNotice>) {
+    /// Without a notice, the last one stays valid.
+    const fn notice(&mut self, notice: Option<HolderNotice>) {
         if let Some(notice) = notice {
             self.request = notice.split_request;
         }

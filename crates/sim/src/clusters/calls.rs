@@ -1,4 +1,4 @@
-//! Clients and what they call.
+//! Clients and their calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use shardwright_node::{Call, Chain, ObjectKey};
 use shardwright_placement::ObjectId;
 
 use super::counter::{COUNTER, payload};
-use super::director::{Director, Running, Word, tell};
-use super::oracle::balance::REST;
-use super::oracle::broken;
+use super::director::{Director, Running, TaskReport, send_report};
+use super::oracle::balance::CONVERGENCE;
 use super::oracle::calls::{failed_in_calm, judge_deadline, judge_read};
 use super::oracle::ownership::acknowledged;
+use super::oracle::violation;
 use super::tally;
 use super::tally::ClusterFault;
 use crate::oracle::Finding;
 use crate::planted::clusters::ClusterBug;
 use crate::runtime::executor::{TaskId, TaskOwner};
 
-/// A deadline beyond every deadline of a client. Only a planted bug uses it.
-const FORGOTTEN: Duration = Duration::from_secs(3_600);
+/// A timeout beyond that of every client. Only a planted bug uses it.
+const ONE_HOUR: Duration = Duration::from_secs(3_600);
 
-/// What a call is meant to do.
+/// The purpose of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Add one to a counter.
     Add(Arc<str>),
-    /// Read a counter, of which so much had been acknowledged.
+    /// Read a counter. The number is its acknowledged value when the call was made.
     Read(Arc<str>, u64),
-    /// Nothing that must be answered.
-    Nothing,
+    /// Misuse, which may fail.
+    Misuse,
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct ObjectCall {
     pub(super) number: u64,
     pub(super) process: usize,
     pub(super) meaning: Meaning,
     due_us: u64,
 }
 
-/// What a client wants.
+/// A call that a client is about to make.
 struct PlannedCall {
     meaning: Meaning,
     target: String,
@@ -53,17 +53,17 @@ struct PlannedCall {
 }
 
 impl Director {
-    /// Some client calls something.
+    /// A client makes a random call.
     pub(super) fn client_act(&mut self) {
         let Some(entry) = self.entry() else { return };
         if !self.settings.is_calm && !self.healed && self.rng.chance(25) {
-            return self.odd_call(entry);
+            return self.misuse(entry);
         }
         let planned = self.planned();
         self.send(entry, planned);
     }
 
-    /// A process that calls can be made through: mostly a gate.
+    /// The process through which the next call is made: mostly a gate.
     fn entry(&mut self) -> Option<usize> {
         let wants_gate = self.rng.chance(850);
         let is_entry = |(process, running): (usize, &Running)| match running {
@@ -73,7 +73,7 @@ impl Director {
         };
         let all = self.processes.iter().map(|process| &process.running).enumerate();
         let mut entries: Vec<usize> = all.filter_map(is_entry).collect();
-        // A node that is about to go takes no new calls of clients.
+        // Clients make no new calls through a draining node.
         entries.retain(|entry| {
             let state = self.processes.get(*entry);
             state.is_some_and(|state| !state.paused && !state.draining)
@@ -85,7 +85,7 @@ impl Director {
         self.rng.below(self.settings.options.config.sharding.num_shards.get().into())
     }
 
-    /// The name of some counter: by its hash, or in a shard that it names.
+    /// A random counter. Its name is hashed, or names its shard.
     fn counter(&mut self) -> String {
         if self.rng.chance(500) {
             return format!("c{}", self.rng.below(24));
@@ -107,10 +107,10 @@ impl Director {
             }
             70..85 => {
                 let argument = self.rng.between(500, 120_000).to_string();
-                PlannedCall { meaning: add, target, method: "dawdle", argument }
+                PlannedCall { meaning: add, target, method: "slow_add", argument }
             }
             _ => {
-                // Mostly to another counter of the same shard.
+                // Mostly another counter of the same shard.
                 let shard = self.shard_number();
                 let other = match self.rng.chance(700) {
                     true => format!("shard#{shard}/b"),
@@ -123,23 +123,23 @@ impl Director {
         }
     }
 
-    fn patience(&mut self) -> Duration {
-        let is_patient = self.settings.is_calm || self.healed;
-        let ms = if is_patient { 4_000 } else { self.rng.between(100, 2_500) };
+    fn timeout(&mut self) -> Duration {
+        let is_long = self.settings.is_calm || self.healed;
+        let ms = if is_long { 4_000 } else { self.rng.between(100, 2_500) };
         Duration::from_millis(ms)
     }
 
     fn send(&mut self, entry: usize, planned: PlannedCall) {
         let Ok(id) = ObjectId::parse(&planned.target) else { return };
         let number = self.next_call + 1;
-        let (target, timeout) = (ObjectKey::new(COUNTER, id), self.patience());
+        let (target, timeout) = (ObjectKey::new(COUNTER, id), self.timeout());
         let call = Call::new(target, planned.method, payload(number, &planned.argument), timeout);
         self.call(entry, call, planned.meaning);
     }
 
-    /// Calls that cannot be answered, or must not be.
-    fn odd_call(&mut self, entry: usize) {
-        let timeout = self.patience();
+    /// Makes a call that may or must fail.
+    fn misuse(&mut self, entry: usize) {
+        let timeout = self.timeout();
         let node = self.rng.index(self.settings.nodes + self.settings.spare_nodes);
         let node = self.processes.get(node).map(|process| process.address.clone());
         let kind = self.rng.below(9);
@@ -152,7 +152,7 @@ impl Director {
         let object_type = if kind == 1 { "Unknown" } else { COUNTER };
         let method = match kind {
             2 => "panic",
-            3 => "nothing",
+            3 => "unknown_method",
             4 => "relay",
             _ => "get",
         };
@@ -170,20 +170,20 @@ impl Director {
         if kind == 3 && self.rng.chance(500) {
             call.chain = Chain::new([call.target.clone()]);
         }
-        self.call(entry, call, Meaning::Nothing);
+        self.call(entry, call, Meaning::Misuse);
     }
 
     /// Makes a call through a process.
     pub(super) fn call(&mut self, entry: usize, call: Call, meaning: Meaning) -> Option<TaskId> {
         let running = self.processes.get(entry)?.running.clone();
         self.next_call += 1;
-        let (number, words, clock) = (self.next_call, self.words.clone(), self.clock.clone());
+        let (number, reports, clock) = (self.next_call, self.reports.clone(), self.clock.clone());
         let (target, method) = (call.target.id.as_str().to_owned(), Arc::clone(&call.method));
         self.note(format_args!("call {number} {method} of {target} through {entry}"));
         let due_us = self.clock.now_us() + super::wire::micros(call.timeout);
         let mut call = call;
         if self.bug == Some(ClusterBug::DeadlineForgotten) {
-            call.timeout = FORGOTTEN;
+            call.timeout = ONE_HOUR;
         }
         let task = self.clock.spawn(TaskOwner::Process(entry), async move {
             let answer = match running {
@@ -192,10 +192,10 @@ impl Director {
                 Running::Nothing => Err(CallError::NotServing),
             };
             if let Some(task) = clock.current() {
-                tell(&words, Word::Answered { task, answer });
+                send_report(&reports, TaskReport::Answered { task, answer });
             }
         });
-        self.calls.insert(task, Ask { number, process: entry, meaning, due_us });
+        self.calls.insert(task, ObjectCall { number, process: entry, meaning, due_us });
         Some(task)
     }
 
@@ -205,27 +205,27 @@ impl Director {
         task: TaskId,
         answer: Result<Bytes, CallError>,
     ) -> Result<(), Finding> {
-        let Some(ask) = self.calls.remove(&task) else { return Ok(()) };
+        let Some(access) = self.calls.remove(&task) else { return Ok(()) };
         let outcome = tally::outcome(&answer);
         *self.tally.calls.entry(outcome).or_default() += 1;
-        self.note(format_args!("call {} {outcome}", ask.number));
-        let due_us = self.due_us(&ask);
-        judge_deadline(ask.number, self.clock.now_us(), due_us)?;
+        self.note(format_args!("call {} {outcome}", access.number));
+        let due_us = self.due_us(&access);
+        judge_deadline(access.number, self.clock.now_us(), due_us)?;
         if let Err(error) = &answer
-            && ask.meaning != Meaning::Nothing
+            && access.meaning != Meaning::Misuse
         {
-            let (number, why) = (ask.number, error.to_string());
+            let (number, why) = (access.number, error.to_string());
             if self.settings.is_calm {
                 return Err(failed_in_calm(number, &why));
             }
-            if self.resting {
-                return Err(broken(REST, format!("call {number} failed: {why}")));
+            if self.converged {
+                return Err(violation(CONVERGENCE, format!("call {number} failed: {why}")));
             }
         }
-        if answer.is_ok() && self.lost_calls.contains(&ask.number) {
-            return Err(acknowledged(ask.number));
+        if answer.is_ok() && self.lost_calls.contains(&access.number) {
+            return Err(acknowledged(access.number));
         }
-        match (&ask.meaning, &answer) {
+        match (&access.meaning, &answer) {
             (Meaning::Add(counter), Ok(_)) => self.count(counter, true),
             (Meaning::Add(counter), Err(error)) if error.effect() == Effect::Unknown => {
                 self.count(counter, false);
@@ -239,10 +239,10 @@ impl Director {
         Ok(())
     }
 
-    /// When a call must have been answered. A process that stands still does so later.
-    fn due_us(&self, ask: &Ask) -> u64 {
-        let state = self.processes.get(ask.process);
-        ask.due_us.max(state.map_or(0, |state| state.resumed_us))
+    /// The deadline of a call. A paused process may answer when it resumes.
+    fn due_us(&self, access: &ObjectCall) -> u64 {
+        let state = self.processes.get(access.process);
+        access.due_us.max(state.map_or(0, |state| state.resumed_us))
     }
 
     fn count(&mut self, counter: &Arc<str>, is_acknowledged: bool) {
@@ -254,17 +254,17 @@ impl Director {
         }
     }
 
-    /// Nobody waits for a call any more, and nobody knows what became of it.
+    /// Forgets a call whose caller is gone. Its outcome stays unknown.
     pub(super) fn give_up(&mut self, task: TaskId) {
-        let Some(ask) = self.calls.remove(&task) else { return };
+        let Some(access) = self.calls.remove(&task) else { return };
         *self.tally.calls.entry("abandoned").or_default() += 1;
-        self.note(format_args!("call {} abandoned", ask.number));
-        if let Meaning::Add(counter) = &ask.meaning {
+        self.note(format_args!("call {} abandoned", access.number));
+        if let Meaning::Add(counter) = &access.meaning {
             self.count(counter, false);
         }
     }
 
-    /// A caller goes away in the middle of a call.
+    /// Abandons a random call in progress.
     pub(super) fn abandon(&mut self) {
         let open: Vec<TaskId> = self.calls.keys().copied().collect();
         let Some(task) = self.rng.pick(&open).copied() else { return };
@@ -273,13 +273,13 @@ impl Director {
         self.give_up(task);
     }
 
-    /// Whether any call is late.
-    pub(super) fn check_timely(&self) -> Result<(), Finding> {
+    /// Judges the deadlines of calls that are not answered yet.
+    pub(super) fn check_deadlines(&self) -> Result<(), Finding> {
         let now_us = self.clock.now_us();
-        for ask in self.calls.values() {
-            let is_paused = self.processes.get(ask.process).is_some_and(|state| state.paused);
+        for access in self.calls.values() {
+            let is_paused = self.processes.get(access.process).is_some_and(|state| state.paused);
             if !is_paused {
-                judge_deadline(ask.number, now_us, self.due_us(ask))?;
+                judge_deadline(access.number, now_us, self.due_us(access))?;
             }
         }
         Ok(())

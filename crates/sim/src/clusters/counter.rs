@@ -1,4 +1,4 @@
-//! Objects that count, as a user of the crate would write them, and what is seen of them.
+//! The counter, an object type as a user of the crate would write it, and its events.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,80 +10,80 @@ use shardwright_node::{
 };
 use shardwright_placement::{NodeAddress, ObjectId};
 
-use super::fenced_store::{CounterAccess, Denial, FencedStoreLine, Row};
+use super::fenced_store::{CounterAccess, Denial, FencedStoreLink, Row};
 
-/// The name by which the type is known.
+/// The name of the type.
 pub(super) const COUNTER: &str = "Counter";
 
-/// Something seen in an object's code.
+/// Something that happened in an object's code.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
-    /// An object begins to answer a call.
-    Begins(CounterState),
-    /// An object has answered a call of a client.
-    Ends { place: CounterState, call: u64 },
-    /// An object came onto a node.
-    Wakes(CounterState),
-    /// An object went from a node.
-    Goes(CounterState),
+pub(super) enum ObjectEvent {
+    /// An object starts to handle a call.
+    Started(ObjectSite),
+    /// An object has handled a client's call.
+    Answered { site: ObjectSite, call: u64 },
+    /// An object was activated.
+    Activated(ObjectSite),
+    /// An object was deactivated.
+    Deactivated(ObjectSite),
 }
 
-/// Where something is seen.
+/// Where an object is active, and the fence that it got.
 #[derive(Clone, Debug)]
-pub(super) struct CounterState {
+pub(super) struct ObjectSite {
     pub(super) process: usize,
     pub(super) shard: Option<ShardId>,
     pub(super) fence: Option<FenceEpoch>,
 }
 
-/// What is seen, in order.
+/// Events of objects, in order.
 #[derive(Clone, Default)]
-pub(super) struct Sights(Arc<Mutex<Vec<Sight>>>);
+pub(super) struct ObjectEvents(Arc<Mutex<Vec<ObjectEvent>>>);
 
-impl Sights {
-    fn note(&self, sight: Sight) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(sight);
+impl ObjectEvents {
+    fn note(&self, event: ObjectEvent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    pub(super) fn take(&self) -> Vec<Sight> {
+    pub(super) fn take(&self) -> Vec<ObjectEvent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The type of counters, as one life of a process has it.
+/// The counter type in one life of a process.
 pub(super) struct CounterType {
-    pub(super) line: FencedStoreLine,
-    pub(super) sights: Sights,
+    pub(super) link: FencedStoreLink,
+    pub(super) object_events: ObjectEvents,
     pub(super) nested: Nested,
 }
 
 /// How an object calls another one.
 pub(super) enum Nested {
-    /// As part of the call that it answers.
+    /// As part of the call that it handles.
     InChain,
-    /// Planted: within its shard, as a call of its own.
-    Apart(NodeAddress, Arc<dyn Transport>),
+    /// Planted bug: as a separate call, if the target is in the same shard.
+    Separate(NodeAddress, Arc<dyn Transport>),
 }
 
-/// A counter that is awake.
+/// An active counter.
 pub(super) struct Counter {
     name: Arc<str>,
-    place: CounterState,
-    /// What is stored; not known after a write whose outcome is not.
+    site: ObjectSite,
+    /// The stored row. None after a write with unknown outcome.
     row: Option<Row>,
-    _awake: Awake,
+    _guard: ActivationGuard,
 }
 
-/// Tells when an object goes, however it does.
-struct Awake(Sights, CounterState);
+/// Reports the deactivation when it is dropped.
+struct ActivationGuard(ObjectEvents, ObjectSite);
 
-impl Drop for Awake {
+impl Drop for ActivationGuard {
     fn drop(&mut self) {
-        self.0.note(Sight::Goes(self.1.clone()));
+        self.0.note(ObjectEvent::Deactivated(self.1.clone()));
     }
 }
 
-/// A payload: which call of a client it is part of, and what else is said.
+/// A payload: the number of the client's call, or 0, and an argument.
 pub(super) fn payload(call: u64, argument: &str) -> Bytes {
     format!("{call} {argument}").into()
 }
@@ -95,16 +95,20 @@ fn read(payload: &Bytes) -> (u64, String) {
 }
 
 impl CounterType {
-    async fn ask(&self, counter: &Counter, write: Option<(Row, u64)>) -> Result<Row, ObjectError> {
-        let Some(shard) = counter.place.shard else {
-            // What belongs to a node is kept nowhere.
+    async fn access(
+        &self,
+        counter: &Counter,
+        write: Option<(Row, u64)>,
+    ) -> Result<Row, ObjectError> {
+        let Some(shard) = counter.site.shard else {
+            // Objects that are bound to a node are not stored.
             return Ok(Row::default());
         };
-        let (fence, name) = (counter.place.fence, Arc::clone(&counter.name));
-        let asked = self.line.ask(CounterAccess { shard, fence, counter: name, write }).await;
-        asked.map_err(|denial| match denial {
+        let (fence, name) = (counter.site.fence, Arc::clone(&counter.name));
+        let accessed = self.link.access(CounterAccess { shard, fence, counter: name, write }).await;
+        accessed.map_err(|denial| match denial {
             Denial::StaleFence => ObjectError::StaleFence,
-            Denial::Overtaken | Denial::Silence => ObjectError::Unknown,
+            Denial::Conflict | Denial::TimedOut => ObjectError::Unknown,
         })
     }
 
@@ -112,10 +116,12 @@ impl CounterType {
         match counter.row {
             Some(row) => Ok(row),
             None => {
-                let row = self.ask(counter, None).await;
-                // Nothing was done by reading.
+                let row = self.access(counter, None).await;
+                // A read has no effect, so its failure is no unknown outcome.
                 let row = row.map_err(|error| match error {
-                    ObjectError::Unknown => ObjectError::refused("the store does not answer"),
+                    ObjectError::Unknown => {
+                        ObjectError::refused("the store of objects does not answer")
+                    }
                     other => other,
                 })?;
                 counter.row = Some(row);
@@ -128,7 +134,7 @@ impl CounterType {
         let row = self.row(counter).await?;
         let value = row.value + 1;
         counter.row = None;
-        let row = self.ask(counter, Some((row, value))).await?;
+        let row = self.access(counter, Some((row, value))).await?;
         counter.row = Some(row);
         Ok(row.value.to_string().into())
     }
@@ -141,7 +147,7 @@ impl CounterType {
         let shard_of = |id: &str| id.split_once('/').map(|(shard, _)| shard.to_owned());
         let is_neighbour = id != own && shard_of(id).is_some() && shard_of(id) == shard_of(own);
         match (&self.nested, ObjectId::parse(id)) {
-            (Nested::Apart(node, transport), Ok(id)) if is_neighbour => {
+            (Nested::Separate(node, transport), Ok(id)) if is_neighbour => {
                 let (target, timeout) = (ObjectKey::new(COUNTER, id), context.remaining());
                 transport.call(node, Call::new(target, "add", nested, timeout)).await
             }
@@ -154,13 +160,13 @@ impl ObjectType for CounterType {
     type Object = Counter;
 
     async fn activate(&self, activation: &Activation) -> Result<Counter, ObjectError> {
-        let (process, shard) = (self.line.process, activation.shard);
-        let place = CounterState { process, shard, fence: activation.fence };
-        self.sights.note(Sight::Wakes(place.clone()));
-        let awake = Awake(self.sights.clone(), place.clone());
+        let (process, shard) = (self.link.process, activation.shard);
+        let site = ObjectSite { process, shard, fence: activation.fence };
+        self.object_events.note(ObjectEvent::Activated(site.clone()));
+        let guard = ActivationGuard(self.object_events.clone(), site.clone());
         let name = activation.object.id.as_str().into();
-        let mut counter = Counter { name, place, row: None, _awake: awake };
-        counter.row = Some(self.ask(&counter, None).await?);
+        let mut counter = Counter { name, site, row: None, _guard: guard };
+        counter.row = Some(self.access(&counter, None).await?);
         Ok(counter)
     }
 
@@ -171,25 +177,25 @@ impl ObjectType for CounterType {
         method: &str,
         payload: Bytes,
     ) -> Result<Bytes, ObjectError> {
-        self.sights.note(Sight::Begins(counter.place.clone()));
+        self.object_events.note(ObjectEvent::Started(counter.site.clone()));
         let (call, argument) = read(&payload);
         let answer = match method {
             "add" => self.add(counter).await,
             "get" => self.row(counter).await.map(|row| row.value.to_string().into()),
-            "dawdle" => {
-                self.line.clock.sleep_us(argument.parse().unwrap_or_default()).await;
+            "slow_add" => {
+                self.link.clock.sleep_us(argument.parse().unwrap_or_default()).await;
                 self.add(counter).await
             }
             "relay" => {
-                self.line.clock.sleep_us(3_000).await;
+                self.link.clock.sleep_us(3_000).await;
                 Ok(self.call_another(context, &argument).await?)
             }
-            // Without the message that a panic prints.
+            // Panics without printing a message.
             "panic" => std::panic::resume_unwind(Box::new("an object panics")),
-            _ => Err(ObjectError::refused("there is no such method")),
+            _ => Err(ObjectError::refused("unknown method")),
         }?;
         if call != 0 {
-            self.sights.note(Sight::Ends { place: counter.place.clone(), call });
+            self.object_events.note(ObjectEvent::Answered { site: counter.site.clone(), call });
         }
         Ok(answer)
     }

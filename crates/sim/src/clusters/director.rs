@@ -1,7 +1,6 @@
-//! The world: its processes, what is under way between them, and what is judged when.
+//! The world: its processes, the calls between them, and when each part is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,19 +12,22 @@ use shardwright_placement::NodeAddress;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::Report;
-use super::calls::Ask;
-use super::counter::{COUNTER, Sight, Sights};
+use super::calls::ObjectCall;
+use super::counter::{COUNTER, ObjectEvent, ObjectEvents};
 use super::fenced_store::FencedStore;
 use super::oracle::balance::{Planned, judge_in_flight, judge_moves, judge_round_trips};
-use super::oracle::ownership::{Awake, Effects, begins, holds, judge_claim, judge_targets};
+use super::oracle::ownership::{
+    ActiveObjects, Effects, holds, judge_claim, judge_start, judge_targets,
+};
 use super::settings::Settings;
-use super::stored_state::{Step, Stored, StoredState};
+use super::stored_state::{DecodedCommit, Step, StoredState};
 use super::tally::ClusterTally;
 use super::wire::Wires;
-use crate::director::message;
+use crate::director::findings_of;
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
+use crate::runtime::direct;
 use crate::runtime::env::SimEnv;
 use crate::runtime::executor::{Agenda, Clockwork, Executor, TaskId, TaskOwner};
 use crate::runtime::faults::Faults;
@@ -36,7 +38,7 @@ pub(super) type SimNode = Node;
 pub(super) type SimGate = Gate;
 pub(super) type SimCluster = Cluster;
 
-/// What runs in a process.
+/// The node or gate that runs in a process.
 #[derive(Clone)]
 pub(super) enum Running {
     Nothing,
@@ -49,35 +51,35 @@ pub(super) struct Process {
     pub(super) address: NodeAddress,
     pub(super) is_gate: bool,
     pub(super) life: u32,
-    /// Whether it was started and not ended since.
+    /// Whether it is started. It may not be open yet.
     pub(super) is_started: bool,
     pub(super) running: Running,
     pub(super) off_ms: Arc<AtomicI64>,
     pub(super) paused: bool,
-    /// When it went on after it stood still.
+    /// When it last resumed from a pause.
     pub(super) resumed_us: u64,
     pub(super) draining: bool,
-    /// When its session was ended before its time.
-    pub(super) robbed_us: Option<u64>,
+    /// When its session last ended before its TTL.
+    pub(super) session_ended_us: Option<u64>,
 }
 
-/// What is going to happen at some time.
+/// A scheduled event.
 #[derive(Clone, Debug)]
-pub(super) enum Later {
+pub(super) enum Scheduled {
     Start(usize),
     Stop(usize, u32),
     Resume(usize),
     Reconnect(usize),
     Rewire(usize, usize),
     DiskFree,
-    ClaimsTaken(usize),
+    AcceptClaims(usize),
     SessionsInTime,
     Undrain(NodeAddress),
     Unfreeze,
 }
 
-/// What tasks tell.
-pub(super) enum Word {
+/// What tasks report to the director.
+pub(super) enum TaskReport {
     Opened { process: usize, life: u32, running: Running },
     Drained { process: usize, life: u32 },
     Answered { task: TaskId, answer: Result<Bytes, CallError> },
@@ -96,26 +98,27 @@ pub(super) struct Director {
     pub(super) settings: Settings,
     pub(super) rng: Rng,
     pub(super) processes: Vec<Process>,
-    pub(super) calls: BTreeMap<TaskId, Ask>,
+    pub(super) calls: BTreeMap<TaskId, ObjectCall>,
     pub(super) next_call: u64,
-    /// What operators have asked which process for, and not heard of.
+    /// Operations in progress: the process that executes each, and its description.
     pub(super) operations: BTreeMap<TaskId, (usize, String)>,
+    /// Tasks of operators. Targets that they write are not a leader's.
     pub(super) operators: BTreeSet<TaskId>,
-    /// Increments by counter: acknowledged, and those whose outcome is not known.
+    /// Increments by counter: acknowledged ones, and those with unknown outcome.
     pub(super) counted: BTreeMap<Arc<str>, (u64, u64)>,
-    /// Calls that ended on a node that had lost the shard.
+    /// Calls that a node finished after it had lost the shard.
     pub(super) lost_calls: BTreeSet<u64>,
-    pub(super) later: Agenda<Later>,
+    pub(super) agenda: Agenda<Scheduled>,
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
-    /// Whether everything has come to rest, so that no call may fail any more.
-    pub(super) resting: bool,
+    /// Whether the cluster has converged, so that no call may fail.
+    pub(super) converged: bool,
     pub(super) tally: ClusterTally,
     pub(super) trace: Trace,
-    pub(super) words: Arc<Mutex<Vec<Word>>>,
+    pub(super) reports: Arc<Mutex<Vec<TaskReport>>>,
     pub(super) bug: Option<ClusterBug>,
-    pub(super) sights: Sights,
-    awake: Awake,
+    pub(super) object_events: ObjectEvents,
+    active_objects: ActiveObjects,
     effects: Effects,
 }
 
@@ -153,27 +156,27 @@ impl Director {
             operators: BTreeSet::new(),
             counted: BTreeMap::new(),
             lost_calls: BTreeSet::new(),
-            later: Agenda::default(),
+            agenda: Agenda::default(),
             next_act_us: BEGINNING_US,
             healed: false,
-            resting: false,
+            converged: false,
             tally: ClusterTally::default(),
             trace: Trace::new(keep_trace),
-            words: Arc::default(),
+            reports: Arc::default(),
             bug,
-            sights: Sights::default(),
-            awake: Awake::default(),
+            object_events: ObjectEvents::default(),
+            active_objects: ActiveObjects::default(),
             effects: Effects::default(),
             settings,
         };
         director.tally.seeds = 1;
         director.tally.calm_seeds = u64::from(director.settings.is_calm);
-        director.people()?;
+        director.add_processes()?;
         Ok(director)
     }
 
-    /// Makes the processes, and starts those that are there from the beginning.
-    fn people(&mut self) -> Result<(), String> {
+    /// Adds all processes, and starts all but the spare nodes.
+    fn add_processes(&mut self) -> Result<(), String> {
         let Settings { nodes, spare_nodes, gates, .. } = self.settings;
         for process in 0..nodes + spare_nodes + gates {
             let is_gate = process >= nodes + spare_nodes;
@@ -190,7 +193,7 @@ impl Director {
                 paused: false,
                 resumed_us: 0,
                 draining: false,
-                robbed_us: None,
+                session_ended_us: None,
             });
             if process < nodes || is_gate {
                 self.start(process);
@@ -199,19 +202,11 @@ impl Director {
         Ok(())
     }
 
-    /// Lives through chaos and healing.
+    /// Runs chaos and healing.
     pub(super) fn live(mut self, acts: u64) -> Report {
-        // What is caught here ends the world, so that nobody sees what the panic left half done.
-        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
-        let findings = match lived {
-            Ok(result) => result.err().into_iter().collect(),
-            Err(payload) => {
-                vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }]
-            }
-        };
-        for finding in &findings {
-            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
-        }
+        let live = || self.chaos(acts).and_then(|()| self.heal()).map_err(|finding| vec![finding]);
+        let findings = findings_of(live);
+        self.trace.violations(&findings);
         self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
         self.tally.stale_writes = self.fenced_store.lock().refused;
         self.tally.store_faults = std::mem::take(&mut self.faults.lock().counts);
@@ -229,7 +224,7 @@ impl Director {
         (state.is_started, state.draining) = (true, false);
         let (life, address, is_gate) = (state.life, state.address.clone(), state.is_gate);
         let off_ms = Arc::clone(&state.off_ms);
-        let (clock, words) = (self.clock.clone(), self.words.clone());
+        let (clock, reports) = (self.clock.clone(), self.reports.clone());
         let env = SimEnv::new(clock.clone(), process, off_ms, Rng::new(self.rng.next()));
         let link = self.link(process);
         let (mut options, mut node_options) =
@@ -240,7 +235,7 @@ impl Director {
         let transport = self.transport(process);
         let counters = self.counters(process, life, &address, &transport, &link);
         let types = ObjectTypes::new().with(COUNTER, counters);
-        self.note(format_args!("process {process} starts its life {life}"));
+        self.note(format_args!("process {process} starts life {life}"));
         self.clock.spawn(TaskOwner::Process(process), async move {
             loop {
                 let transport = Arc::clone(&transport);
@@ -256,7 +251,10 @@ impl Director {
                         node.ok().map(|node| Running::Node(Arc::new(node)))
                     };
                     if let Some(running) = running {
-                        return tell(&words, Word::Opened { process, life, running });
+                        return send_report(
+                            &reports,
+                            TaskReport::Opened { process, life, running },
+                        );
                     }
                 }
                 clock.sleep_us(30_000).await;
@@ -269,12 +267,12 @@ impl Director {
         self.trace.line(format_args!("{now} {text}"));
     }
 
-    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
+    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Scheduled) {
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.schedule(at, what);
+        self.agenda.schedule(at, what);
     }
 
-    /// Lets everything go on until somebody is to act again.
+    /// Runs tasks and time until the next act.
     pub(super) fn run_until_act(&mut self) -> Result<(), Finding> {
         loop {
             while self.executor.run_one(&mut self.rng) {
@@ -282,43 +280,41 @@ impl Director {
             }
             let now = self.clock.now_us();
             if now >= self.next_act_us {
-                return self.check_timely();
+                return self.check_deadlines();
             }
-            let expiry = self.store.until_next_expiry();
-            let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
-            let later = self.later.next_us();
-            let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
-            let next = moments.into_iter().flatten().min().unwrap_or(now);
-            self.executor.advance_to(next.max(now));
+            let expiry = direct::next_expiry_us(&self.store, now);
+            let later = self.agenda.next_us();
+            self.executor.advance_to_first([expiry, later, Some(self.next_act_us)]);
             self.store.expire_sessions();
             self.settle()?;
-            self.do_later();
+            self.run_due();
         }
     }
 
-    /// Judges what was stored, then what was seen, then what was answered.
+    /// Judges commits, then object events and writes, then answers.
     fn settle(&mut self) -> Result<(), Finding> {
-        let unread = self.stored.unread(&self.store, &self.faults);
-        for stored in unread.map_err(|text| Finding { oracle: ASSERTIONS.name, text })? {
-            self.judge(&stored)?;
+        let commits = self.stored.new_commits(&self.store, &self.faults);
+        for commit in commits.map_err(|text| Finding { oracle: ASSERTIONS.name, text })? {
+            self.judge(&commit)?;
         }
-        for sight in self.sights.take() {
-            self.see(sight)?;
+        for event in self.object_events.take() {
+            self.observe(event)?;
         }
         let effects = std::mem::take(&mut self.fenced_store.lock().effects);
         for effect in effects {
             self.effects.judge(effect)?;
         }
-        let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
-        for word in words {
-            self.hear(word)?;
+        let reports =
+            std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner));
+        for report in reports {
+            self.receive(report)?;
         }
         Ok(())
     }
 
-    fn hear(&mut self, word: Word) -> Result<(), Finding> {
-        match word {
-            Word::Opened { process, life, running } => {
+    fn receive(&mut self, report: TaskReport) -> Result<(), Finding> {
+        match report {
+            TaskReport::Opened { process, life, running } => {
                 let Some(state) = self.processes.get_mut(process) else { return Ok(()) };
                 if state.life == life && state.is_started {
                     if let Running::Node(node) = &running {
@@ -329,42 +325,42 @@ impl Director {
                 }
                 Ok(())
             }
-            Word::Drained { process, life } => {
+            TaskReport::Drained { process, life } => {
                 if self.processes.get(process).is_some_and(|state| state.life == life) {
                     self.tally.drains += 1;
                     self.note(format_args!("process {process} has drained"));
                     let linger_ms = self.rng.between(200, 600);
-                    self.after_ms(linger_ms, Later::Stop(process, life));
+                    self.after_ms(linger_ms, Scheduled::Stop(process, life));
                 }
                 Ok(())
             }
-            Word::Answered { task, answer } => self.answered(task, answer),
-            Word::Operated { task, result } => self.operated(task, result),
+            TaskReport::Answered { task, answer } => self.answered(task, answer),
+            TaskReport::Operated { task, result } => self.operated(task, result),
         }
     }
 
-    /// Judges a commit, and learns of it.
-    fn judge(&mut self, stored: &Stored) -> Result<(), Finding> {
+    /// Judges a commit, and applies it.
+    fn judge(&mut self, commit: &DecodedCommit) -> Result<(), Finding> {
         let now_us = self.clock.now_us();
         let mut led = None;
-        for step in &stored.steps {
+        for step in &commit.steps {
             self.tally.steps += 1;
-            self.tell_step(stored, step);
+            self.trace_step(commit, step);
             match step {
                 Step::Claim { shard, after } => {
                     self.tally.claims += 1;
                     judge_claim(&self.stored, *shard, after)?;
-                    let author = stored.author.map(|author| author.process);
+                    let author = commit.author.map(|author| author.process);
                     if let (None, Some(process)) = (&after.holder, author) {
-                        // What was awake and is gone was seen before it was released.
-                        for sight in self.sights.take() {
-                            self.see(sight)?;
+                        // Deactivations precede the release, so they are counted first.
+                        for event in self.object_events.take() {
+                            self.observe(event)?;
                         }
-                        self.awake.judge(process, *shard)?;
+                        self.active_objects.judge(process, *shard)?;
                     }
                 }
                 Step::Targets { after, changes } => {
-                    let author = stored.author.filter(|author| {
+                    let author = commit.author.filter(|author| {
                         !author.task.is_some_and(|task| self.operators.contains(&task))
                     });
                     let writer = author.and_then(|author| self.processes.get(author.process));
@@ -382,7 +378,7 @@ impl Director {
                 Step::Member => {}
             }
         }
-        self.stored.apply(stored, now_us);
+        self.stored.apply(commit, now_us);
         if let Some(changes) = led {
             let plan = Planned::new(&self.settings.options.config, changes, now_us);
             judge_in_flight(&self.stored, &plan)?;
@@ -390,14 +386,14 @@ impl Director {
         Ok(())
     }
 
-    fn tell_step(&mut self, stored: &Stored, step: &Step) {
-        let (now, revision) = (self.clock.now_us(), stored.revision);
-        let author = stored.author.map(|author| author.process);
+    fn trace_step(&mut self, commit: &DecodedCommit, step: &Step) {
+        let (now, revision) = (self.clock.now_us(), commit.revision);
+        let author = commit.author.map(|author| author.process);
         match step {
             Step::Targets { after, changes } => {
                 let version = after.version;
                 self.trace.line(format_args!(
-                    "{now} r{revision} {author:?} targets {version}, {} change",
+                    "{now} r{revision} {author:?} targets {version}, changes: {}",
                     changes.len()
                 ));
                 for change in changes {
@@ -418,34 +414,36 @@ impl Director {
                 self.trace.line(format_args!("{now} r{revision} {author:?} leader {after:?}"));
             }
             Step::Member => {
-                for (node, member) in &stored.members {
+                for (node, member) in &commit.members {
                     let life = member.map(|life| life.number);
                     self.trace.line(format_args!("{now} r{revision} member {node} {life:?}"));
                 }
-                for (key, is_so) in &stored.marks {
-                    self.trace.line(format_args!("{now} r{revision} {key:?} {is_so}"));
+                for (key, is_set) in &commit.marks {
+                    self.trace.line(format_args!("{now} r{revision} {key:?} {is_set}"));
                 }
             }
         }
     }
 
-    fn see(&mut self, sight: Sight) -> Result<(), Finding> {
-        match sight {
-            Sight::Wakes(place) => self.awake.woke(&place),
-            Sight::Goes(place) => self.awake.went(&place),
-            Sight::Begins(place) => {
+    fn observe(&mut self, event: ObjectEvent) -> Result<(), Finding> {
+        match event {
+            ObjectEvent::Activated(site) => self.active_objects.activated(&site),
+            ObjectEvent::Deactivated(site) => self.active_objects.deactivated(&site),
+            ObjectEvent::Started(site) => {
                 let ttl_us = super::wire::micros(self.settings.options.session_ttl);
                 let now_us = self.clock.now_us();
-                let Some(process) = self.processes.get(place.process) else { return Ok(()) };
-                let is_robbed = process.robbed_us.is_some_and(|at_us| now_us < at_us + ttl_us);
-                if !is_robbed {
-                    begins(&self.stored, &process.address, &place)?;
+                let Some(process) = self.processes.get(site.process) else { return Ok(()) };
+                // A node may learn as late as after the TTL that its session ended early.
+                let ended_early =
+                    process.session_ended_us.is_some_and(|at_us| now_us < at_us + ttl_us);
+                if !ended_early {
+                    judge_start(&self.stored, &process.address, &site)?;
                 }
             }
-            Sight::Ends { place, call } => {
-                let Some(process) = self.processes.get(place.process) else { return Ok(()) };
-                let holds = holds(&self.stored, &process.address, &place);
-                if !holds && process.robbed_us.is_none() {
+            ObjectEvent::Answered { site, call } => {
+                let Some(process) = self.processes.get(site.process) else { return Ok(()) };
+                let holds = holds(&self.stored, &process.address, &site);
+                if !holds && process.session_ended_us.is_none() {
                     self.lost_calls.insert(call);
                 }
             }
@@ -453,15 +451,15 @@ impl Director {
         Ok(())
     }
 
-    /// Does what was going to happen by now.
-    fn do_later(&mut self) {
-        while let Some(what) = self.later.take_due(self.clock.now_us()) {
-            self.happen(what);
+    /// Runs the scheduled events that are due.
+    fn run_due(&mut self) {
+        while let Some(what) = self.agenda.take_due(self.clock.now_us()) {
+            self.run_scheduled(what);
         }
     }
 }
 
-/// Tells something to whoever runs the world.
-pub(super) fn tell(words: &Mutex<Vec<Word>>, word: Word) {
-    words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+/// Reports to the director.
+pub(super) fn send_report(reports: &Mutex<Vec<TaskReport>>, report: TaskReport) {
+    reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
 }

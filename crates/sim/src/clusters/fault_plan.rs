@@ -1,20 +1,21 @@
-//! What goes wrong: processes die and stand still, lines are cut, leaders deposed, clocks set.
+//! Faults: processes crash and pause, links are cut, leaders are deposed, wall clocks are set.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shardwright_cluster::keys::ClusterKey;
-use shardwright_store::{Commit, Expect, Revision, Store};
+use shardwright_store::{Commit, Expect};
 
-use super::director::{Director, Later, Running};
+use super::director::{Director, Running, Scheduled};
 use super::tally::ClusterFault;
+use crate::runtime::direct;
 use crate::runtime::executor::TaskId;
 use crate::runtime::fault::StoreFault;
-use crate::runtime::faults::{Author, Cut};
+use crate::runtime::faults::Cut;
 
 impl Director {
-    /// Something goes wrong.
-    pub(super) fn next_fault(&mut self) {
+    /// Injects a random fault.
+    pub(super) fn inject_fault(&mut self) {
         let process = self.victim();
         let kind = self.rng.weighted(&[
             (14, 0),
@@ -42,25 +43,25 @@ impl Director {
                 self.faults.lock().is_full = true;
                 let long = self.rng.between(10, 400);
                 self.note(format_args!("the disk is full for {long} ms"));
-                self.after_ms(long, Later::DiskFree);
+                self.after_ms(long, Scheduled::DiskFree);
             }
             Some(7) if self.settings.ends_sessions_early => self.end_session(),
             Some(8) => {
                 self.store_fault(StoreFault::SessionOutlived);
                 let by = self.rng.between(300, 2_500);
                 self.store.let_sessions_outlive(Duration::from_millis(by));
-                self.after_ms(by * 2, Later::SessionsInTime);
+                self.after_ms(by * 2, Scheduled::SessionsInTime);
             }
             Some(9) => {
                 self.store_fault(StoreFault::Compacted);
-                // The history is judged before it is forgotten.
+                // The history is judged before it is compacted.
                 self.store.compact(self.stored.seen);
             }
             Some(10) => self.depose(),
             Some(12) => {
                 let long = self.rng.between(100, self.settings.options.config.stuck_after_ms * 2);
                 self.refuse_claims(process);
-                self.after_ms(long, Later::ClaimsTaken(process));
+                self.after_ms(long, Scheduled::AcceptClaims(process));
             }
             _ => self.abandon(),
         }
@@ -74,7 +75,7 @@ impl Director {
         self.wires.lock().fault(fault);
     }
 
-    /// Whom something happens to: anybody, and often the leader.
+    /// A random process, with a bias for the leader.
     fn victim(&mut self) -> usize {
         if let Some(leader) = self.leader_process()
             && self.rng.chance(250)
@@ -91,7 +92,7 @@ impl Director {
 
     fn note_if_leader(&mut self, process: usize) {
         if self.leader_process() == Some(process) {
-            self.fault(ClusterFault::LeaderStruck);
+            self.fault(ClusterFault::LeaderHit);
         }
     }
 
@@ -108,26 +109,27 @@ impl Director {
         let long = self.rng.between(5, 2_000);
         self.note(format_args!("process {process} crashes for {long} ms"));
         self.stop(process);
-        self.after_ms(long, Later::Start(process));
+        self.after_ms(long, Scheduled::Start(process));
     }
 
-    /// Ends a process at once.
+    /// Stops a process at once.
     pub(super) fn stop(&mut self, process: usize) {
         self.executor.kill(process);
         let Some(state) = self.processes.get_mut(process) else { return };
         (state.is_started, state.paused, state.draining) = (false, false, false);
         let address = state.address.clone();
         let running = std::mem::replace(&mut state.running, Running::Nothing);
-        self.wires.hang_up(&address);
+        self.wires.unlisten(&address);
         drop(running);
-        let of_process =
-            |(task, ask): (&TaskId, &super::calls::Ask)| (ask.process == process).then_some(*task);
+        let of_process = |(task, access): (&TaskId, &super::calls::ObjectCall)| {
+            (access.process == process).then_some(*task)
+        };
         let gone: Vec<TaskId> = self.calls.iter().filter_map(of_process).collect();
         for task in gone {
             self.give_up(task);
         }
-        // What operators asked of it, nobody will hear of.
-        self.operations.retain(|_, (asked, _)| *asked != process);
+        // Its operations will not be answered.
+        self.operations.retain(|_, (executor, _)| *executor != process);
     }
 
     fn pause(&mut self, process: usize) {
@@ -145,9 +147,9 @@ impl Director {
         if is_node && long > ttl_ms {
             self.fault(ClusterFault::PausedBeyondSession);
         }
-        self.note(format_args!("process {process} stands still for {long} ms"));
+        self.note(format_args!("process {process} pauses for {long} ms"));
         self.executor.pause(process, true);
-        self.after_ms(long, Later::Resume(process));
+        self.after_ms(long, Scheduled::Resume(process));
     }
 
     fn cut_off(&mut self, process: usize, cut: Cut, fault: StoreFault) {
@@ -155,9 +157,9 @@ impl Director {
         let long = self.rng.between(50, ttl_ms * 2);
         self.note_if_leader(process);
         self.store_fault(fault);
-        self.note(format_args!("process {process} loses {cut:?} of the store for {long} ms"));
+        self.note(format_args!("process {process} loses {cut:?} of its store link for {long} ms"));
         self.faults.lock().cuts.insert(process, cut);
-        self.after_ms(long, Later::Reconnect(process));
+        self.after_ms(long, Scheduled::Reconnect(process));
     }
 
     fn cut_wire(&mut self, one: usize) {
@@ -174,13 +176,13 @@ impl Director {
         self.fault(fault);
         self.note(format_args!("processes {one} and {other} are cut apart for {long} ms"));
         self.wires.lock().cuts.insert((one, other));
-        self.after_ms(long, Later::Rewire(one, other));
+        self.after_ms(long, Scheduled::Rewire(one, other));
     }
 
-    /// Lets a node keep its session, and claim and release nothing.
+    /// Rejects the claims and releases of a node, which keeps its session.
     pub(super) fn refuse_claims(&mut self, process: usize) {
         self.fault(ClusterFault::ClaimsRefused);
-        self.note(format_args!("process {process} can claim nothing"));
+        self.note(format_args!("claims of process {process} are rejected"));
         self.faults.lock().claimless.insert(process);
     }
 
@@ -192,10 +194,10 @@ impl Director {
         let by = if forward { by } else { -by };
         let Some(state) = self.processes.get(process) else { return };
         state.off_ms.fetch_add(by, Ordering::Relaxed);
-        self.note(format_args!("calendar of process {process} set by {by} ms"));
+        self.note(format_args!("wall clock of process {process} is set by {by} ms"));
     }
 
-    /// Ends the session of some node before its time.
+    /// Ends the session of a random node before its TTL.
     fn end_session(&mut self) {
         let members: Vec<_> =
             self.stored.members.iter().map(|(node, now)| (node.clone(), now.session)).collect();
@@ -203,66 +205,56 @@ impl Director {
         self.store_fault(StoreFault::SessionEndedEarly);
         self.note(format_args!("session {session} of {node} ends early"));
         let now_us = self.clock.now_us();
-        let robbed = self.processes.iter_mut().find(|process| process.address == node);
-        if let Some(process) = robbed {
-            process.robbed_us = Some(now_us);
+        let owner = self.processes.iter_mut().find(|process| process.address == node);
+        if let Some(process) = owner {
+            process.session_ended_us = Some(now_us);
         }
         self.store.end_session(session);
     }
 
-    /// Somebody takes away the entry of the leader.
+    /// Deletes the leader's entry.
     fn depose(&mut self) {
         let Ok(keys) = self.settings.options.cluster_keys() else { return };
         let key = keys.key(&ClusterKey::Leader);
-        let found = self.store.inspect(|state| {
-            let snapshot = state.load(std::slice::from_ref(&key), Revision::new(u64::MAX));
-            snapshot.values.into_iter().next().flatten()
-        });
-        let Some(found) = found else { return };
+        let Some(found) = direct::current(&self.store, &key) else { return };
         let commit =
             Commit::builder().expect(key.clone(), Expect::At(found.revision)).delete(key).build();
-        let Ok(commit) = commit else { return };
-        let store = self.store.clone();
-        let mut done = std::pin::pin!(store.commit(commit));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if let std::task::Poll::Ready(Ok(revision)) = done.as_mut().poll(&mut context) {
-            let author = Author { process: 0, task: None, is_vandal: true };
-            self.faults.lock().authors.insert(revision, author);
+        if commit.is_ok_and(|commit| direct::commit(&self.store, &self.faults, commit)) {
             self.fault(ClusterFault::LeaderDeposed);
         }
     }
 
-    pub(super) fn happen(&mut self, what: Later) {
+    pub(super) fn run_scheduled(&mut self, what: Scheduled) {
         match what {
-            Later::Start(process) => self.start(process),
-            Later::Stop(process, life) => {
+            Scheduled::Start(process) => self.start(process),
+            Scheduled::Stop(process, life) => {
                 if self.processes.get(process).is_some_and(|state| state.life == life) {
                     self.note(format_args!("process {process} ends"));
                     self.stop(process);
                 }
             }
-            Later::Resume(process) => {
+            Scheduled::Resume(process) => {
                 self.executor.pause(process, false);
                 let now_us = self.clock.now_us();
                 if let Some(state) = self.processes.get_mut(process) {
                     state.paused = false;
                     state.resumed_us = now_us;
                 }
-                self.note(format_args!("process {process} goes on"));
+                self.note(format_args!("process {process} resumes"));
             }
-            Later::Reconnect(process) => {
+            Scheduled::Reconnect(process) => {
                 self.faults.lock().cuts.remove(&process);
             }
-            Later::Rewire(one, other) => {
+            Scheduled::Rewire(one, other) => {
                 self.wires.lock().cuts.remove(&(one, other));
             }
-            Later::DiskFree => self.faults.lock().is_full = false,
-            Later::ClaimsTaken(process) => {
+            Scheduled::DiskFree => self.faults.lock().is_full = false,
+            Scheduled::AcceptClaims(process) => {
                 self.faults.lock().claimless.remove(&process);
             }
-            Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
-            Later::Undrain(node) => self.set_drained(node, false),
-            Later::Unfreeze => self.set_frozen(false),
+            Scheduled::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
+            Scheduled::Undrain(node) => self.set_drained(node, false),
+            Scheduled::Unfreeze => self.set_frozen(false),
         }
     }
 }

@@ -1,30 +1,30 @@
-//! People who run a cluster: they move, pin, freeze and drain.
+//! Operators: they move, pin and freeze shards, and start and drain nodes.
 
 use std::future::Future;
 
 use shardwright_cluster::AdminError;
 use shardwright_contracts::ShardId;
 
-use super::director::{Director, Later, Running, SimCluster, Word, tell};
+use super::director::{Director, Running, Scheduled, SimCluster, TaskReport, send_report};
 use super::oracle::calls::failed_in_calm;
 use crate::oracle::Finding;
 use crate::runtime::executor::{TaskId, TaskOwner};
 
 impl Director {
-    /// Somebody does something to the cluster, as planned.
+    /// Starts a random planned change.
     pub(super) fn operator_act(&mut self) {
         match self.rng.below(100) {
-            0..45 => self.move_some(),
-            45..60 => self.join_some(),
-            60..78 => self.drain_some(),
-            78..86 => self.mark_some(),
-            86..96 => self.pin_some(),
+            0..45 => self.move_shard(),
+            45..60 => self.start_node(),
+            60..78 => self.drain_node(),
+            78..86 => self.mark_drained(),
+            86..96 => self.pin_or_unpin(),
             _ => self.freeze(),
         }
     }
 
-    /// The cluster as a gate sees it.
-    fn desk(&mut self) -> Option<(usize, SimCluster)> {
+    /// A random gate that runs, and its handle of the cluster.
+    fn random_gate(&mut self) -> Option<(usize, SimCluster)> {
         let gates =
             self.processes.iter().enumerate().filter_map(|(process, state)| match &state.running {
                 Running::Gate(gate) if !state.paused => Some((process, gate.cluster().clone())),
@@ -34,7 +34,7 @@ impl Director {
         self.rng.pick(&gates).cloned()
     }
 
-    /// Asks for something. Nobody minds if it is refused.
+    /// Starts an operation through a random gate. It may be refused.
     pub(super) fn operate<F>(
         &mut self,
         what: String,
@@ -43,13 +43,13 @@ impl Director {
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let (process, cluster) = self.desk()?;
-        self.note(format_args!("an operator asks {process}: {what}"));
-        let (acting, words, clock) = (act(cluster), self.words.clone(), self.clock.clone());
+        let (process, cluster) = self.random_gate()?;
+        self.note(format_args!("operation through process {process}: {what}"));
+        let (operation, reports, clock) = (act(cluster), self.reports.clone(), self.clock.clone());
         let task = self.clock.spawn(TaskOwner::Process(process), async move {
-            let result = acting.await;
+            let result = operation.await;
             if let Some(task) = clock.current() {
-                tell(&words, Word::Operated { task, result });
+                send_report(&reports, TaskReport::Operated { task, result });
             }
         });
         self.operations.insert(task, (process, what));
@@ -70,28 +70,31 @@ impl Director {
         }
     }
 
-    fn some_shard(&mut self) -> ShardId {
+    fn random_shard(&mut self) -> ShardId {
         let count = self.settings.options.config.sharding.num_shards.get();
         ShardId::from_raw(self.rng.below(count.into()))
     }
 
-    fn some_member(&mut self) -> Option<shardwright_placement::NodeAddress> {
+    fn random_member(&mut self) -> Option<shardwright_placement::NodeAddress> {
         let members: Vec<_> = self.stored.members.keys().cloned().collect();
         self.rng.pick(&members).cloned()
     }
 
-    fn move_some(&mut self) {
-        let (shard, Some(to)) = (self.some_shard(), self.some_member()) else { return };
+    fn move_shard(&mut self) {
+        let (shard, Some(to)) = (self.random_shard(), self.random_member()) else { return };
         self.operate(format!("move shard {shard} to {to}"), |cluster| async move {
             settled(cluster.move_shard(shard, &to).await)
         });
     }
 
-    fn pin_some(&mut self) {
-        let shard = self.some_shard();
-        let to = if self.rng.chance(600) { self.some_member() } else { None };
-        let is_pinned =
-            self.stored.aims.get(&shard).is_some_and(|aim| aim.target.flags.is_pinned());
+    fn pin_or_unpin(&mut self) {
+        let shard = self.random_shard();
+        let to = if self.rng.chance(600) { self.random_member() } else { None };
+        let is_pinned = self
+            .stored
+            .assignments
+            .get(&shard)
+            .is_some_and(|assignment| assignment.target.flags.is_pinned());
         if is_pinned {
             self.operate(format!("unpin shard {shard}"), |cluster| async move {
                 settled(cluster.unpin(shard).await)
@@ -105,18 +108,18 @@ impl Director {
 
     fn freeze(&mut self) {
         let long = self.rng.between(100, 2_000);
-        self.after_ms(long, Later::Unfreeze);
+        self.after_ms(long, Scheduled::Unfreeze);
         self.set_frozen(true);
     }
 
     pub(super) fn set_frozen(&mut self, frozen: bool) {
-        self.operate(format!("freeze {frozen}"), |cluster| async move {
+        self.operate(format!("set frozen to {frozen}"), |cluster| async move {
             settled(cluster.set_frozen(frozen).await)
         });
     }
 
-    /// How many nodes are up and not about to go.
-    fn staying(&self) -> usize {
+    /// Number of open nodes that do not drain.
+    fn nodes_staying(&self) -> usize {
         let stays = |node: &&super::director::Process| {
             let is_marked = self.stored.is_draining(&node.address);
             matches!(node.running, Running::Node(_)) && !node.draining && !is_marked
@@ -128,16 +131,16 @@ impl Director {
         self.settings.nodes + self.settings.spare_nodes
     }
 
-    fn join_some(&mut self) {
+    fn start_node(&mut self) {
         let process = self.rng.index(self.nodes());
         if self.processes.get(process).is_some_and(|state| !state.is_started) {
             self.start(process);
         }
     }
 
-    fn drain_some(&mut self) {
+    fn drain_node(&mut self) {
         let process = self.rng.index(self.nodes());
-        if self.staying() < 2 {
+        if self.nodes_staying() < 2 {
             return;
         }
         let Some(state) = self.processes.get_mut(process) else { return };
@@ -145,33 +148,33 @@ impl Director {
         if std::mem::replace(&mut state.draining, true) {
             return;
         }
-        let (life, words) = (state.life, self.words.clone());
-        self.note(format_args!("process {process} is told to drain"));
+        let (life, reports) = (state.life, self.reports.clone());
+        self.note(format_args!("process {process} drains"));
         self.clock.spawn(TaskOwner::Process(process), async move {
             node.drain().await;
-            tell(&words, Word::Drained { process, life });
+            send_report(&reports, TaskReport::Drained { process, life });
         });
     }
 
-    fn mark_some(&mut self) {
-        let Some(node) = self.some_member().filter(|_| self.staying() > 1) else { return };
+    fn mark_drained(&mut self) {
+        let Some(node) = self.random_member().filter(|_| self.nodes_staying() > 1) else { return };
         let long = self.rng.between(200, 3_000);
-        self.after_ms(long, Later::Undrain(node.clone()));
+        self.after_ms(long, Scheduled::Undrain(node.clone()));
         self.set_drained(node, true);
     }
 
     pub(super) fn set_drained(&mut self, node: shardwright_placement::NodeAddress, drained: bool) {
-        self.operate(format!("drain {node} {drained}"), |cluster| async move {
+        self.operate(format!("set drained of {node} to {drained}"), |cluster| async move {
             cluster.set_drained(&node, drained).await.map(|_| ()).map_err(|e| e.to_string())
         });
     }
 }
 
-/// What was refused is settled as well.
+/// A refusal is no failure.
 pub(super) fn settled<T, R>(result: Result<T, AdminError<R>>) -> Result<(), String> {
     match result {
         Ok(_) | Err(AdminError::Refused(_)) => Ok(()),
-        Err(AdminError::Unreadable) => Err("unreadable".to_owned()),
+        Err(AdminError::Unreadable) => Err("the cluster's records cannot be decoded".to_owned()),
         Err(AdminError::Store(error)) => Err(error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! The sentences that must be true of a cluster.
+//! The oracles of a cluster.
 
 pub(super) mod balance;
 pub(super) mod calls;
@@ -9,26 +9,26 @@ use crate::oracle::{ASSERTIONS, Finding, Oracle};
 /// Every oracle of a cluster.
 pub const ALL: &[&Oracle] = &[
     ownership::CLAIMS,
-    ownership::LEADING,
+    ownership::LEADERSHIP,
     ownership::EFFECTS,
     ownership::SERVING,
     ownership::EVICTION,
     calls::READS,
     calls::INCREMENTS,
     calls::PLANNED,
-    calls::TIMELY,
+    calls::DEADLINES,
     balance::BUDGETS,
     balance::ROUND_TRIPS,
-    balance::REST,
-    ownership::TAKING_OVER,
+    balance::CONVERGENCE,
+    ownership::TAKEOVER,
     ASSERTIONS,
 ];
 
-pub(super) fn broken(oracle: &Oracle, text: String) -> Finding {
+pub(super) fn violation(oracle: &Oracle, text: String) -> Finding {
     Finding { oracle: oracle.name, text }
 }
 
-/// Content if `holds`; else tells why not.
+/// Ok if `holds`, else a violation of the oracle.
 fn ensure(oracle: &Oracle, holds: bool, text: impl FnOnce() -> String) -> Result<(), Finding> {
-    if holds { Ok(()) } else { Err(broken(oracle, text())) }
+    if holds { Ok(()) } else { Err(violation(oracle, text())) }
 }

@@ -1,5 +1,5 @@
-//! What a process is made of: its lines to the store and to others, and its objects. A planted bug
-//! sits in them.
+//! The parts of a process: its links to the store and to other processes, and its object type. A
+//! planted bug is in one of them.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use shardwright_placement::{NodeAddress, TargetChunks};
 
 use super::counter::{CounterType, Nested};
 use super::director::Director;
-use super::fenced_store::FencedStoreLine;
+use super::fenced_store::FencedStoreLink;
 use super::wire::Wire;
 use crate::planted::clusters::{ClusterBug, ClusterTamper};
 use crate::planted::objects::{DoctoredType, EarlyRelease, RetryingTransport};
 use crate::runtime::link::Link;
 
 impl Director {
-    /// A process's line to the store.
+    /// A process's link to the store.
     pub(super) fn link(&self, process: usize) -> Link {
         let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
         let link = Link::new(store, limits, clock, self.faults.clone(), process);
@@ -25,7 +25,7 @@ impl Director {
         }
     }
 
-    /// A process's lines to the others.
+    /// A process's links to the other processes.
     pub(super) fn transport(&self, process: usize) -> Arc<dyn Transport> {
         let wire = Wire { clock: self.clock.clone(), wires: self.wires.clone(), process };
         match self.bug {
@@ -36,7 +36,7 @@ impl Director {
         }
     }
 
-    /// The type of counters as one life of a process has it.
+    /// The counter type in one life of a process.
     pub(super) fn counters(
         &self,
         process: usize,
@@ -47,10 +47,11 @@ impl Director {
     ) -> DoctoredType<CounterType> {
         let (clock, wires, fenced_store) =
             (self.clock.clone(), self.wires.clone(), self.fenced_store.clone());
-        let line = FencedStoreLine { clock: clock.clone(), wires, fenced_store, process, life };
+        let object_link =
+            FencedStoreLink { clock: clock.clone(), wires, fenced_store, process, life };
         let nested = match self.bug {
             Some(ClusterBug::NestedNotAdmitted) => {
-                Nested::Apart(address.clone(), Arc::clone(transport))
+                Nested::Separate(address.clone(), Arc::clone(transport))
             }
             _ => Nested::InChain,
         };
@@ -62,7 +63,8 @@ impl Director {
             clock,
             process,
         };
-        let inner = CounterType { line, sights: self.sights.clone(), nested };
+        let inner =
+            CounterType { link: object_link, object_events: self.object_events.clone(), nested };
         DoctoredType { inner, bug: self.bug, node }
     }
 }

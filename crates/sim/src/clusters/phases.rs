@@ -1,4 +1,4 @@
-//! The two phases: everything happens that can, then faults stop and everything must come to rest.
+//! The two phases: chaos, then faults stop and the cluster must converge.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use super::calls::Meaning;
 use super::counter::{COUNTER, payload};
 use super::director::{Director, Running};
 use super::operators::settled;
-use super::oracle::balance::{REST, missing_for_rest};
-use super::oracle::broken;
+use super::oracle::balance::{CONVERGENCE, missing_for_convergence};
 use super::oracle::calls::judge_counter;
+use super::oracle::violation;
 use crate::oracle::Finding;
 
-/// How long a cluster may take to come to rest, in steps of so many microseconds.
-const PATIENCE: u64 = 6_000;
+/// Number of steps within which a cluster must converge, and their length.
+const STEPS_MAX: u64 = 6_000;
 const STEP_US: u64 = 10_000;
 
 impl Director {
     pub(super) fn chaos(&mut self, acts: u64) -> Result<(), Finding> {
         if self.settings.is_calm {
-            // Before there are shards, calls have nowhere to go.
-            self.come_to_rest(self.settings.nodes)?;
+            // Calls fail until the shards have holders.
+            self.converge(self.settings.nodes)?;
         }
         for _ in 0..acts {
             self.next_act_us = self.clock.now_us()
@@ -37,25 +37,25 @@ impl Director {
                 0..860 => self.client_act(),
                 860..920 => self.operator_act(),
                 _ if self.settings.is_calm => self.client_act(),
-                _ => self.next_fault(),
+                _ => self.inject_fault(),
             }
         }
         Ok(())
     }
 
-    /// Waits until the first so many nodes have all shards, and all calls are answered.
-    pub(super) fn come_to_rest(&mut self, nodes: usize) -> Result<(), Finding> {
+    /// Waits until the first `nodes` nodes hold all shards, and all calls are answered.
+    pub(super) fn converge(&mut self, nodes: usize) -> Result<(), Finding> {
         let weighed = self.processes.iter().map(|process| process.address.clone());
         let weighed = weighed.zip(self.settings.weights.iter().copied()).take(nodes);
         let weighed: BTreeMap<_, _> = weighed.collect();
         let mut why = None;
-        for step in 0..PATIENCE {
+        for step in 0..STEPS_MAX {
             self.next_act_us = self.clock.now_us() + STEP_US;
             self.run_until_act()?;
             if self.healed && step % 2 == 0 && step < 200 {
                 self.client_act();
             }
-            why = missing_for_rest(&self.stored, &weighed);
+            why = missing_for_convergence(&self.stored, &weighed);
             let gates_open = self.processes.iter().filter(|process| process.is_gate);
             let mut gates_open = gates_open.map(|gate| &gate.running);
             let is_open = gates_open.all(|running| matches!(running, Running::Gate(_)));
@@ -64,15 +64,17 @@ impl Director {
             }
         }
         let (calls, operations) = (self.calls.len(), self.operations.len());
-        let why = why.unwrap_or_else(|| format!("{calls} calls, {operations} operations"));
-        Err(broken(REST, format!("it does not come to rest: {why}")))
+        let why = why.unwrap_or_else(|| {
+            format!("{calls} calls and {operations} operations are not answered")
+        });
+        Err(violation(CONVERGENCE, format!("the cluster does not converge: {why}")))
     }
 }
 
-/// How often operators try to put everything right, and how long they wait in between.
-const TRIES: u64 = 400;
+/// Number of attempts of operators to restore the cluster, and the pause between two.
+const ATTEMPTS_MAX: u64 = 400;
 const PAUSE_US: u64 = 20_000;
-/// How long it may take until everybody has heard of the last change.
+/// Time within which all processes learn of the last change.
 const QUIET_US: u64 = 2_000_000;
 
 impl Director {
@@ -86,31 +88,31 @@ impl Director {
             wires.cuts.clear();
         }
         self.store.let_sessions_outlive(Duration::ZERO);
-        for what in self.later.take_all() {
-            self.happen(what);
+        for what in self.agenda.take_all() {
+            self.run_scheduled(what);
         }
-        self.put_right()?;
-        // What operators had asked for before may still be on its way, and come once more.
+        self.restore()?;
+        // A late duplicate of an earlier operation may still be applied.
         self.next_act_us = self.clock.now_us() + QUIET_US;
         self.run_until_act()?;
-        self.put_right()?;
+        self.restore()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
-        self.come_to_rest(nodes)?;
+        self.converge(nodes)?;
         if self.takeover(nodes)? {
-            self.put_right()?;
-            self.come_to_rest(nodes)?;
+            self.restore()?;
+            self.converge(nodes)?;
         }
-        // Until everybody has heard of it. Nothing moves any more meanwhile.
+        // No shard may move while the processes learn of the last change.
         self.next_act_us = self.clock.now_us() + QUIET_US;
         self.run_until_act()?;
-        self.come_to_rest(nodes)?;
-        self.resting = true;
-        self.count_up()
+        self.converge(nodes)?;
+        self.converged = true;
+        self.judge_counters()
     }
 
-    /// Starts what is down, and takes back what operators have asked for.
-    fn put_right(&mut self) -> Result<(), Finding> {
-        for _ in 0..TRIES {
+    /// Starts all processes, and undoes drains, pins and freezes.
+    fn restore(&mut self) -> Result<(), Finding> {
+        for _ in 0..ATTEMPTS_MAX {
             self.next_act_us = self.clock.now_us() + PAUSE_US;
             self.run_until_act()?;
             for process in 0..self.processes.len() {
@@ -123,7 +125,11 @@ impl Director {
                 continue;
             }
             let drained = self.stored.drained.iter().next().cloned();
-            let pinned = self.stored.aims.iter().find(|(_, aim)| aim.target.flags.is_pinned());
+            let pinned = self
+                .stored
+                .assignments
+                .iter()
+                .find(|(_, assignment)| assignment.target.flags.is_pinned());
             let pinned = pinned.map(|(shard, _)| *shard);
             if let Some(node) = drained {
                 self.set_drained(node, false);
@@ -137,11 +143,11 @@ impl Director {
                 return Ok(());
             }
         }
-        Err(broken(REST, "operators cannot put everything right".to_owned()))
+        Err(violation(CONVERGENCE, "operators cannot restore the cluster".to_owned()))
     }
 
-    /// Reads every counter, and holds it against what was acknowledged.
-    fn count_up(&mut self) -> Result<(), Finding> {
+    /// Compares every counter, stored and read, with the acknowledged increments.
+    fn judge_counters(&mut self) -> Result<(), Finding> {
         let gate = self.processes.iter().position(|process| process.is_gate).unwrap_or_default();
         let counters: Vec<_> =
             self.counted.iter().map(|(name, sum)| (name.clone(), *sum)).collect();

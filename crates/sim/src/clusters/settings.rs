@@ -1,4 +1,4 @@
-//! What differs from seed to seed before anything happens.
+//! The settings of a world, drawn from the seed.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use shardwright_store::StoreLimits;
 
 use crate::rng::Rng;
 
-/// The shape of one world.
+/// The settings of one world.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Whether nothing goes wrong: nodes come, go and hand over, and no call may fail of it.
+    /// Whether there are planned changes and no faults, so that no call may fail.
     pub(super) is_calm: bool,
-    /// Nodes at the beginning, and those that may join later.
+    /// Number of nodes that are started first, and of nodes that may join later.
     pub(super) nodes: usize,
     pub(super) spare_nodes: usize,
     pub(super) gates: usize,
-    /// What each node weighs, by its process.
+    /// Weight of each node, by process.
     pub(super) weights: Vec<NonZeroU32>,
     pub(super) serves_stale: bool,
-    /// Whether sessions end before their time, which no node can know in time.
+    /// Whether sessions may end before their TTL. A node learns of it too late.
     pub(super) ends_sessions_early: bool,
     pub(super) sets_clocks: bool,
     pub(super) options: ClusterOptions,
@@ -65,7 +65,7 @@ impl Settings {
             join_patience: Duration::from_millis(ttl_ms * 3),
             ..ClusterOptions::new(name, config)
         };
-        let drain_patience = drain_patience(options.config.pin_policy);
+        let drain_timeout = drain_timeout(options.config.pin_policy);
         let is_crowded = !is_calm && rng.chance(250);
         let host = HostOptions {
             overrun_max: Duration::from_millis(rng.between(100, 800)),
@@ -73,8 +73,8 @@ impl Settings {
             calls_per_object_max: if is_crowded { 2 } else { 1_024 },
             ..HostOptions::default()
         };
-        // Half of the worlds wait for calls to their end at once, so that whatever waits for them
-        // shows.
+        // In half of the worlds, a handover awaits running calls to their end from the beginning.
+        // So a call that waits for the handover shows as a deadlock.
         let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
         let force_ms = if is_patient { HandoverTimeouts::default().force_ms } else { 0 };
         let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
@@ -93,7 +93,7 @@ impl Settings {
             node: NodeOptions {
                 host,
                 queue_max,
-                drain_patience,
+                drain_timeout,
                 handover: HandoverTimeouts { force_ms, ..HandoverTimeouts::default() },
                 ..NodeOptions::default()
             },
@@ -102,26 +102,26 @@ impl Settings {
         })
     }
 
-    /// What a node weighs; gates have no shards that it would matter for.
+    /// Weight of a process. That of a gate has no effect.
     pub(super) fn weight(&self, process: usize) -> NonZeroU32 {
         self.weights.get(process).copied().unwrap_or(NonZeroU32::MIN)
     }
 }
 
-/// In a calm world nobody waits for a node that was told to go.
+/// In a calm world, pinned shards do not wait for a drained node.
 fn draw_pin_policy(rng: &mut Rng, is_calm: bool) -> PinPolicy {
     if !is_calm && rng.chance(300) { PinPolicy::Wait } else { PinPolicy::SpillAndReturn }
 }
 
-/// Where pinned shards wait for their node, none of them goes while it drains.
-const fn drain_patience(policy: PinPolicy) -> Duration {
+/// If pinned shards wait for their node, they do not leave it while it drains.
+const fn drain_timeout(policy: PinPolicy) -> Duration {
     match policy {
         PinPolicy::SpillAndReturn => Duration::from_secs(20),
         PinPolicy::Wait => Duration::from_secs(3),
     }
 }
 
-/// Mostly all nodes weigh the same.
+/// Mostly equal weights.
 fn draw_weights(rng: &mut Rng, nodes: usize) -> Vec<NonZeroU32> {
     let heaviest = if rng.chance(400) { 3 } else { 1 };
     let draw = |_| NonZeroU32::new(rng.between(1, heaviest) as u32).unwrap_or(NonZeroU32::MIN);

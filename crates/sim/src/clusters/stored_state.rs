@@ -1,4 +1,4 @@
-//! What is stored about the cluster, read from the history of the store, commit by commit.
+//! The stored state of the cluster, read from the history of the store commit by commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,38 +17,38 @@ use shardwright_store::{ChangeSet, Revision, SessionId, StoreRange};
 
 use crate::runtime::faults::{Author, Faults};
 
-/// How long it may take until a leader that can write has heard of something.
+/// Time within which a leader that can write learns of a change.
 pub(super) const LAG_US: u64 = 3_000_000;
 
-/// A node that is a member.
+/// A current member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemberNow {
+pub(super) struct MemberState {
     pub(super) life: Incarnation,
     pub(super) session: Option<SessionId>,
-    /// Since when it is one, and drains or does not.
+    /// When it joined, or its drain marks last changed.
     pub(super) since_us: u64,
 }
 
-/// Where a shard should be, and what came of it.
+/// The target of a shard, and the progress of its move.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Aim {
+pub(super) struct Assignment {
     pub(super) target: Target,
-    /// When it was written.
+    /// When the target node was written.
     pub(super) at_us: u64,
     /// Whether the target has claimed the shard since.
     pub(super) arrived: bool,
-    /// The target before that.
+    /// The previous target node.
     pub(super) before: Option<NodeAddress>,
 }
 
-/// A target that was written over another.
+/// A changed target.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) shard: ShardId,
     pub(super) after: Target,
 }
 
-/// What a commit did.
+/// A step of a commit.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Claim { shard: ShardId, after: Claim },
@@ -57,37 +57,39 @@ pub(super) enum Step {
     Member,
 }
 
-/// A life of a node, and the session that it lasts as long as.
+/// An incarnation of a node, and its session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) number: Incarnation,
     session: Option<SessionId>,
 }
 
-/// A commit, taken apart.
+/// A decoded commit.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct DecodedCommit {
     pub(super) revision: Revision,
     pub(super) author: Option<Author>,
     pub(super) steps: Vec<Step>,
     pub(super) members: Vec<(NodeAddress, Option<Life>)>,
+    /// Drain and leaving marks, and whether each is set.
     pub(super) marks: Vec<(ClusterKey, bool)>,
 }
 
-/// What is stored.
+/// The stored state.
 pub(super) struct StoredState {
     pub(super) keys: ClusterKeys,
     everything: StoreRange,
+    /// The last revision that was read.
     pub(super) seen: Revision,
     chunks: TargetChunks,
     pub(super) header: TargetHeader,
-    pub(super) aims: BTreeMap<ShardId, Aim>,
+    pub(super) assignments: BTreeMap<ShardId, Assignment>,
     pub(super) claims: BTreeMap<ShardId, Claim>,
-    /// When each of them was written.
+    /// When each claim was written.
     claimed_us: BTreeMap<ShardId, u64>,
-    /// Who released each shard last, and when.
+    /// The node that last released each shard, and when.
     released: BTreeMap<ShardId, (NodeAddress, u64)>,
-    pub(super) members: BTreeMap<NodeAddress, MemberNow>,
+    pub(super) members: BTreeMap<NodeAddress, MemberState>,
     leaving: BTreeSet<NodeAddress>,
     pub(super) drained: BTreeSet<NodeAddress>,
     pub(super) leader: Option<NodeInstance>,
@@ -101,7 +103,7 @@ impl StoredState {
             seen: Revision::ZERO,
             chunks: TargetChunks::of(num_shards),
             header: TargetHeader::default(),
-            aims: num_shards.shards().map(|shard| (shard, Aim::default())).collect(),
+            assignments: num_shards.shards().map(|shard| (shard, Assignment::default())).collect(),
             claims: BTreeMap::new(),
             claimed_us: BTreeMap::new(),
             released: BTreeMap::new(),
@@ -112,25 +114,25 @@ impl StoredState {
         }
     }
 
-    /// What was stored since the last time, not applied yet.
-    pub(super) fn unread(
+    /// Decodes the commits since the last call. They are not applied yet.
+    pub(super) fn new_commits(
         &mut self,
         store: &MemoryStore,
         faults: &Faults,
-    ) -> Result<Vec<Stored>, String> {
+    ) -> Result<Vec<DecodedCommit>, String> {
         let now = store.revision();
         if now == self.seen {
             return Ok(Vec::new());
         }
         let sets = store.inspect(|state| state.changes(&self.everything, self.seen, now));
-        let sets = sets.map_err(|_| "the history was forgotten before it was read".to_owned())?;
+        let sets = sets.map_err(|_| "the history was compacted before it was read".to_owned())?;
         self.seen = now;
         let authors = std::mem::take(&mut faults.lock().authors);
-        sets.iter().map(|set| self.take_apart(set, authors.get(&set.revision).copied())).collect()
+        sets.iter().map(|set| self.decode(set, authors.get(&set.revision).copied())).collect()
     }
 
-    fn take_apart(&self, set: &ChangeSet, author: Option<Author>) -> Result<Stored, String> {
-        let mut stored = Stored {
+    fn decode(&self, set: &ChangeSet, author: Option<Author>) -> Result<DecodedCommit, String> {
+        let mut commit = DecodedCommit {
             revision: set.revision,
             author,
             steps: Vec::new(),
@@ -144,72 +146,74 @@ impl StoredState {
             let value = now.map(|found| &found.value[..]);
             match (key, value) {
                 (ClusterKey::Shard(shard), Some(value)) => {
-                    let after = ShardClaimRecord::decode(value).map_err(unreadable)?.claim;
-                    stored.steps.push(Step::Claim { shard, after });
+                    let after = ShardClaimRecord::decode(value).map_err(undecodable)?.claim;
+                    commit.steps.push(Step::Claim { shard, after });
                 }
                 (ClusterKey::TargetHead, Some(value)) => {
-                    header = Some(TargetHeadRecord::decode(value).map_err(unreadable)?.header);
+                    header = Some(TargetHeadRecord::decode(value).map_err(undecodable)?.header);
                 }
                 (ClusterKey::TargetChunk(chunk), Some(value)) => {
-                    let targets = TargetChunkRecord::decode(value).map_err(unreadable)?.targets;
+                    let targets = TargetChunkRecord::decode(value).map_err(undecodable)?.targets;
                     changes.extend(self.changes(chunk, targets));
                 }
                 (ClusterKey::Leader, value) => {
                     let leader = value.map(ClusterLeaderRecord::decode).transpose();
-                    let after = leader.map_err(unreadable)?.map(|leader| leader.holder);
-                    stored.steps.push(Step::Leader { after });
+                    let after = leader.map_err(undecodable)?.map(|leader| leader.holder);
+                    commit.steps.push(Step::Leader { after });
                 }
                 (ClusterKey::Member(node), _) => {
                     let life = now.map(|found| Life {
                         number: Incarnation::from_raw(set.revision.get()),
                         session: found.session,
                     });
-                    stored.members.push((node, life));
-                    stored.steps.push(Step::Member);
+                    commit.members.push((node, life));
+                    commit.steps.push(Step::Member);
                 }
                 (key @ (ClusterKey::Leaving(_) | ClusterKey::Drain(_)), value) => {
-                    stored.steps.push(Step::Member);
-                    stored.marks.push((key, value.is_some()));
+                    commit.steps.push(Step::Member);
+                    commit.marks.push((key, value.is_some()));
                 }
                 (ClusterKey::Plan | ClusterKey::Gate(_), _) => {}
-                (key, None) => return Err(format!("{key:?} is gone")),
+                (key, None) => return Err(format!("{key:?} was deleted")),
             }
         }
         if header.is_some() || !changes.is_empty() {
             let after = header.unwrap_or(self.header);
-            stored.steps.push(Step::Targets { after, changes });
+            commit.steps.push(Step::Targets { after, changes });
         }
-        Ok(stored)
+        Ok(commit)
     }
 
     fn changes(&self, chunk: u32, targets: Vec<Target>) -> Vec<Change> {
         let shards = self.chunks.shards(chunk).map(|shard| ShardId::from_raw(shard.into()));
         let all = shards.zip(targets).map(|(shard, after)| Change { shard, after });
         all.filter(|change| {
-            self.aims.get(&change.shard).is_none_or(|aim| aim.target != change.after)
+            self.assignments
+                .get(&change.shard)
+                .is_none_or(|assignment| assignment.target != change.after)
         })
         .collect()
     }
 
-    /// Learns of a commit.
-    pub(super) fn apply(&mut self, stored: &Stored, now_us: u64) {
-        for (node, member) in &stored.members {
+    /// Applies a commit.
+    pub(super) fn apply(&mut self, commit: &DecodedCommit, now_us: u64) {
+        for (node, member) in &commit.members {
             match member {
                 Some(Life { number, session }) => {
                     let (life, session) = (*number, *session);
-                    let member = MemberNow { life, session, since_us: now_us };
+                    let member = MemberState { life, session, since_us: now_us };
                     self.members.insert(node.clone(), member);
                 }
                 None => drop(self.members.remove(node)),
             }
         }
-        for (key, is_so) in &stored.marks {
+        for (key, is_set) in &commit.marks {
             let (marks, node) = match key {
                 ClusterKey::Leaving(node) => (&mut self.leaving, node),
                 ClusterKey::Drain(node) => (&mut self.drained, node),
                 _ => continue,
             };
-            if *is_so {
+            if *is_set {
                 marks.insert(node.clone());
             } else {
                 marks.remove(node);
@@ -218,13 +222,13 @@ impl StoredState {
                 member.since_us = now_us;
             }
         }
-        for step in &stored.steps {
+        for step in &commit.steps {
             match step {
-                Step::Claim { shard, after } => self.learn_claim(*shard, after, now_us),
+                Step::Claim { shard, after } => self.apply_claim(*shard, after, now_us),
                 Step::Targets { after, changes } => {
                     self.header = *after;
                     for change in changes {
-                        self.aim(change, now_us);
+                        self.retarget(change, now_us);
                     }
                 }
                 Step::Leader { after } => self.leader.clone_from(after),
@@ -233,13 +237,13 @@ impl StoredState {
         }
     }
 
-    fn learn_claim(&mut self, shard: ShardId, after: &Claim, now_us: u64) {
+    fn apply_claim(&mut self, shard: ShardId, after: &Claim, now_us: u64) {
         let holder = after.holder.as_ref().map(|holder| &holder.address);
-        if let Some(aim) = self.aims.get_mut(&shard)
+        if let Some(assignment) = self.assignments.get_mut(&shard)
             && holder.is_some()
-            && holder == aim.target.node.as_ref()
+            && holder == assignment.target.node.as_ref()
         {
-            aim.arrived = true;
+            assignment.arrived = true;
         }
         let before = self.claims.insert(shard, after.clone()).and_then(|before| before.holder);
         if let (Some(before), None) = (before, holder) {
@@ -248,34 +252,34 @@ impl StoredState {
         self.claimed_us.insert(shard, now_us);
     }
 
-    /// Whether a node has a shard, or had it until a moment ago: whoever has not heard of a release
-    /// takes the shard for served, though another may have claimed it since.
+    /// Whether a node holds a shard, or released it since `since_us`. A leader that does not know
+    /// of the release counts the shard as served by that node.
     pub(super) fn seems_served(&self, shard: ShardId, node: &NodeAddress, since_us: u64) -> bool {
         let held_by = self.holder(shard).map(|holder| &holder.address);
         let released = self.released.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
         held_by == Some(node) || released.is_some_and(|(before, _)| before == node)
     }
 
-    /// Who has had a shard since some time.
+    /// The node that has held a shard since `since_us` or before.
     pub(super) fn holder_since(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
         let is_old = self.claimed_us.get(&shard).is_some_and(|at_us| *at_us <= since_us);
         self.holder(shard).filter(|_| is_old).map(|holder| &holder.address)
     }
 
-    fn aim(&mut self, change: &Change, now_us: u64) {
+    fn retarget(&mut self, change: &Change, now_us: u64) {
         let since_us = now_us.saturating_sub(LAG_US);
         let after = change.after.node.as_ref();
         let is_there = after.is_some_and(|node| self.seems_served(change.shard, node, since_us));
-        let Some(aim) = self.aims.get_mut(&change.shard) else { return };
-        if aim.target.node != change.after.node {
-            aim.before = aim.target.node.take();
-            aim.at_us = now_us;
-            aim.arrived = is_there;
+        let Some(assignment) = self.assignments.get_mut(&change.shard) else { return };
+        if assignment.target.node != change.after.node {
+            assignment.before = assignment.target.node.take();
+            assignment.at_us = now_us;
+            assignment.arrived = is_there;
         }
-        aim.target = change.after.clone();
+        assignment.target = change.after.clone();
     }
 
-    /// Who has a shard, if that is a member.
+    /// The holder of a shard, if it is a member.
     pub(super) fn holder(&self, shard: ShardId) -> Option<&NodeInstance> {
         self.claims.get(&shard)?.holder.as_ref().filter(|holder| self.is_live(holder))
     }
@@ -288,19 +292,19 @@ impl StoredState {
         self.leaving.contains(node) || self.drained.contains(node)
     }
 
-    /// Since when a node is a member that can have shards, if it is one.
+    /// Since when a node has been a member that does not drain, if it is one.
     pub(super) fn open_since(&self, node: &NodeAddress) -> Option<u64> {
         let member = self.members.get(node).filter(|_| !self.is_draining(node))?;
         Some(member.since_us)
     }
 }
 
-impl Aim {
+impl Assignment {
     pub(super) const fn is_moved(&self) -> bool {
         matches!(self.target.since, TargetSince::Moved(_))
     }
 }
 
-fn unreadable(error: shardwright_engine::codec::DecodeError) -> String {
-    format!("something was stored that cannot be read: {error}")
+fn undecodable(error: shardwright_engine::codec::DecodeError) -> String {
+    format!("a stored record cannot be decoded: {error}")
 }

@@ -1,4 +1,4 @@
-//! What can go wrong around a cluster, and counts of what happened.
+//! Faults around a cluster, and counts.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use crate::fault::faults;
 use crate::runtime::fault::StoreFault;
 use crate::tally::merge;
 
-/// Counts of what happened, of one seed or of many.
+/// Counts of one seed or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTally {
-    /// How many seeds.
+    /// Seeds.
     pub seeds: u64,
-    /// Seeds in which nothing went wrong but what was planned.
+    /// Seeds without faults.
     pub calm_seeds: u64,
-    /// Commits that changed something about the cluster.
+    /// Steps of commits that changed the cluster.
     pub steps: u64,
     /// Milliseconds on the world's clock.
     pub simulated_ms: u64,
     /// Claims and releases.
     pub claims: u64,
-    /// Shards that a leader or an operator gave another target.
+    /// Shards whose target a leader or an operator changed.
     pub moves: u64,
-    /// Changes of who leads.
+    /// Leader changes.
     pub leaders: u64,
-    /// Drains that ended with the node gone.
+    /// Drains that finished.
     pub drains: u64,
-    /// Writes of objects that were refused because their fence was stale.
+    /// Accesses of objects that were rejected for a stale fence.
     pub stale_writes: u64,
     /// Calls by outcome.
     pub calls: BTreeMap<&'static str, u64>,
-    /// By kind, around the store.
+    /// Faults around the store, by kind.
     pub store_faults: BTreeMap<StoreFault, u64>,
-    /// By kind, elsewhere.
+    /// Other faults, by kind.
     pub faults: BTreeMap<ClusterFault, u64>,
 }
 
@@ -81,7 +81,7 @@ pub const OUTCOMES: &[&str] = &[
     "unknown: object",
 ];
 
-/// The words for what came of a call.
+/// The outcome of a call, as in [`OUTCOMES`].
 pub(super) const fn outcome<T>(answer: &Result<T, CallError>) -> &'static str {
     match answer {
         Ok(_) => "answered",
@@ -109,23 +109,23 @@ pub(super) const fn outcome<T>(answer: &Result<T, CallError>) -> &'static str {
 }
 
 faults! {
-    /// Something that goes wrong in a cluster, besides what goes wrong around its store.
+    /// A fault in a cluster, besides faults around its store.
     ClusterFault {
-        CallLost = "call lost on the way to its node",
-        CallDelayed = "call delayed on the way",
-        AnswerLost = "answer lost after the call had ended",
+        CallLost = "call lost before it reached its node",
+        CallDelayed = "call or answer delayed",
+        AnswerLost = "answer lost after the call was handled",
         CallReset = "connection between processes reset",
         Unreachable = "node refused the connection",
         GateCut = "gate cut off from a node",
         NodesCut = "nodes cut off from each other",
         GateCrashed = "gate crashed",
-        CallerGone = "caller went away",
+        CallerGone = "call abandoned by its caller",
         PausedBeyondSession = "node paused for longer than its session",
-        LeaderStruck = "leader crashed, paused or cut off",
-        LeaderDeposed = "entry of the leader taken away",
-        ClaimsRefused = "node kept its session and could claim nothing",
-        EffectLost = "write of an object lost",
-        EffectLate = "write of an object stored after its sender had given up",
-        EffectUnheard = "write of an object stored, the answer lost",
+        LeaderHit = "leader crashed, paused or cut off",
+        LeaderDeposed = "leader's entry deleted",
+        ClaimsRefused = "claims rejected of a node that kept its session",
+        EffectLost = "access to the object store lost",
+        EffectLate = "access applied after its sender had timed out",
+        EffectReplyLost = "access applied, its reply lost",
     }
 }

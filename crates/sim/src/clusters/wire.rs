@@ -1,4 +1,4 @@
-//! The lines between processes, on which calls travel, get lost and come late.
+//! The links between processes, which lose and delay calls and answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use super::tally::ClusterFault;
 use crate::rng::Rng;
 use crate::runtime::executor::{Clockwork, TaskOwner};
 
-/// How long it takes to find out that nobody can be connected to.
+/// Time until a refused connection is reported.
 const CONNECT_US: u64 = 20_000;
 
-/// All lines, shared by everything that is under way.
+/// All links, shared by all processes.
 #[derive(Clone)]
 pub(super) struct Wires(Arc<Mutex<State>>);
 
-/// The lines of one moment.
+/// The current state of the links.
 pub(super) struct State {
     pub(super) rng: Rng,
     pub(super) is_stormy: bool,
@@ -37,14 +37,14 @@ struct Listener {
     service: Arc<dyn CallService>,
 }
 
-/// What is to become of a message.
+/// The delivery of a call and of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub(super) there_us: u64,
     pub(super) back_us: u64,
     pub(super) is_lost: bool,
     pub(super) answer_lost: bool,
-    /// Whether a loss is noticed at once.
+    /// Whether the sender learns of a loss at once.
     pub(super) is_reset: bool,
 }
 
@@ -60,11 +60,11 @@ impl Wires {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // What is inside is whole after every statement.
+        // The state is consistent after every statement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a node be reached.
+    /// Accepts calls for a node.
     pub(super) fn listen(
         &self,
         address: NodeAddress,
@@ -74,9 +74,9 @@ impl Wires {
         self.lock().listeners.insert(address, Listener { process, service });
     }
 
-    /// Lets a node be reached no more.
-    pub(super) fn hang_up(&self, address: &NodeAddress) {
-        // What was there goes after the lock does, because it may be the last of its node.
+    /// Refuses calls for a node.
+    pub(super) fn unlisten(&self, address: &NodeAddress) {
+        // The listener is dropped after the lock, because it may own the last handle of its node.
         let _listener = self.lock().listeners.remove(address);
     }
 }
@@ -86,7 +86,7 @@ impl State {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// Whether something that goes wrong `permille` times in a thousand does so now.
+    /// Whether a fault with a probability of `permille` strikes now.
     pub(super) fn strikes(&mut self, permille: u64, fault: ClusterFault) -> bool {
         let strikes = self.is_stormy && self.rng.chance(permille);
         if strikes {
@@ -116,7 +116,7 @@ impl State {
     }
 }
 
-/// The lines of one process.
+/// The links of one process.
 pub(super) struct Wire {
     pub(super) clock: Clockwork,
     pub(super) wires: Wires,
@@ -139,7 +139,7 @@ impl Transport for Wire {
             self.clock.spawn(TaskOwner::Network, journey.carry(node.clone(), call, reply));
             match self.clock.within(limit_us, answer).await {
                 Some(Ok(answer)) => answer,
-                Some(Err(_hung_up)) => Err(CallError::Unknown(UnknownWhy::Lost)),
+                Some(Err(_reset)) => Err(CallError::Unknown(UnknownWhy::Lost)),
                 None => Err(CallError::Unknown(UnknownWhy::Late)),
             }
         })
@@ -159,15 +159,17 @@ impl Transport for Wire {
                 limit_us: micros(timeout),
             };
             self.clock.sleep_us(trip.there_us + trip.back_us).await;
-            match journey.end(node, trip) {
-                End::Listener(listener) => Ok(listener.service.loads()),
-                End::Nobody | End::Silence => Err(CallError::Unknown(UnknownWhy::Lost)),
+            match journey.destination(node, trip) {
+                Destination::Listener(listener) => Ok(listener.service.loads()),
+                Destination::Refused | Destination::Silent => {
+                    Err(CallError::Unknown(UnknownWhy::Lost))
+                }
             }
         })
     }
 }
 
-/// A call on its way.
+/// A call in flight.
 struct Journey {
     clock: Clockwork,
     wires: Wires,
@@ -175,59 +177,64 @@ struct Journey {
     limit_us: u64,
 }
 
-/// What is at the other end.
-enum End {
+/// The destination of a call.
+enum Destination {
     Listener(Listener),
-    Nobody,
-    Silence,
+    /// The connection is refused.
+    Refused,
+    /// The call is lost.
+    Silent,
 }
 
 impl Journey {
     async fn carry(self, node: NodeAddress, call: Call, reply: Reply) {
         let trip = self.wires.lock().trip();
         self.clock.sleep_us(trip.there_us).await;
-        let listener = match self.end(&node, trip) {
-            End::Listener(listener) => listener,
-            End::Nobody => {
+        let listener = match self.destination(&node, trip) {
+            Destination::Listener(listener) => listener,
+            Destination::Refused => {
                 self.wires.lock().fault(ClusterFault::Unreachable);
                 self.clock.sleep_us(CONNECT_US).await;
-                let reason = "nobody answers".to_owned();
+                let reason = "connection refused".to_owned();
                 let _gone =
                     reply.send(Err(CallError::Unreachable { node: node.to_string(), reason }));
                 return;
             }
-            End::Silence => return self.say_nothing(reply, trip).await,
+            Destination::Silent => return self.time_out(reply, trip).await,
         };
         let (done, served) = oneshot::channel();
         let to = listener.process;
         self.clock.spawn(TaskOwner::Process(to), async move {
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _gone = done.send(listener.service.answer(call).await);
         });
-        // A process that dies hangs up.
+        // A process that dies resets its connections.
         let Ok(answer) = served.await else { return };
         self.clock.sleep_us(trip.back_us).await;
         if trip.answer_lost || self.wires.lock().is_cut(self.from, to) {
-            return self.say_nothing(reply, trip).await;
+            return self.time_out(reply, trip).await;
         }
         let _gone = reply.send(answer);
     }
 
-    fn end(&self, node: &NodeAddress, trip: Trip) -> End {
+    fn destination(&self, node: &NodeAddress, trip: Trip) -> Destination {
         let mut state = self.wires.lock();
-        let Some(listener) = state.listeners.get(node).cloned() else { return End::Nobody };
+        let Some(listener) = state.listeners.get(node).cloned() else {
+            return Destination::Refused;
+        };
         if trip.is_lost {
-            return End::Silence;
+            return Destination::Silent;
         }
         if state.is_cut(self.from, listener.process) {
-            // A connection that is there loses the call, a new one cannot be made.
-            return if state.rng.chance(500) { End::Nobody } else { End::Silence };
+            // An open connection loses the call, and a new one is refused.
+            let is_new = state.rng.chance(500);
+            return if is_new { Destination::Refused } else { Destination::Silent };
         }
-        End::Listener(listener)
+        Destination::Listener(listener)
     }
 
-    /// Leaves the sender waiting, or hangs up.
-    async fn say_nothing(&self, reply: Reply, trip: Trip) {
+    /// Lets the sender time out, or resets its connection.
+    async fn time_out(&self, reply: Reply, trip: Trip) {
         if !trip.is_reset {
             self.clock.sleep_us(self.limit_us).await;
         }

@@ -1,14 +1,14 @@
-//! The first phase, chaos: what actors do, and how processes fail.
+//! The first phase, chaos: actors act and processes fail.
 
 use shardwright_coordination::RunStatus;
 
-use super::{Ask, Director, Findings, Later, Subject};
+use super::{CallRequest, Director, Findings, Scheduled, Subject};
 use crate::actor::{Actor, Intent, Operator, Pending, Scene};
 use crate::fault::Fault;
 use crate::runtime::executor::TaskId;
 use crate::runtime::fault::StoreFault;
 
-/// How often a sender retries an unknown outcome before it gives up.
+/// Number of attempts after which a sender gives up on an unknown outcome.
 const ATTEMPTS_MAX: u32 = 4;
 
 impl<S: Subject> Director<S> {
@@ -28,7 +28,7 @@ impl<S: Subject> Director<S> {
         Ok(())
     }
 
-    /// The process in which a worker lives.
+    /// The process of a worker.
     pub(crate) fn home(&self, tenant: usize, worker: usize) -> usize {
         (tenant + worker) % self.processes.len().max(1)
     }
@@ -71,7 +71,7 @@ impl<S: Subject> Director<S> {
         if intent.fault.is_none() {
             worker.remember_sent(&intent);
         }
-        // Now and then a worker calls another process than its own.
+        // Sometimes a worker calls another process than its own.
         let process = if self.healed || self.rng.chance(960) {
             home
         } else {
@@ -98,8 +98,8 @@ impl<S: Subject> Director<S> {
             self.fault(Some(fault), Some(StoreFault::Misuse));
         }
         let (request, processed) = (intent.request.clone(), intent.processed);
-        let ask = Ask::Request { tenant, request, processed };
-        let called = self.call(process, ask, Some(actor), Some(intent.clone()), attempts);
+        let sent = CallRequest::Request { tenant, request, processed };
+        let called = self.call(process, sent, Some(actor), Some(intent.clone()), attempts);
         if intent.awaited {
             let retry_at = self.clock.now_ms();
             let id = called.unwrap_or_default();
@@ -160,10 +160,10 @@ impl<S: Subject> Director<S> {
         self.fault(Some(Fault::WorkerCrashed), Some(StoreFault::ProcessCrashed));
         self.note(format_args!("process {} crashes for {long_ms} ms", process + 1));
         self.stop(process);
-        self.after_ms(long_ms, Later::Start(process));
+        self.after_ms(long_ms, Scheduled::Start(process));
     }
 
-    /// Ends a process at once.
+    /// Stops a process at once.
     fn stop(&mut self, process: usize) {
         self.executor.kill(process);
         if let Some(state) = self.processes.get_mut(process) {
@@ -191,7 +191,7 @@ impl<S: Subject> Director<S> {
         }
     }
 
-    /// The sender of a call has to find out its outcome by a retry.
+    /// Forgets a call. Its sender has to retry to learn the outcome.
     fn give_up(&mut self, task: TaskId) {
         let now_ms = self.clock.now_ms();
         self.subject.abandoned(task, now_ms);
@@ -214,7 +214,7 @@ impl<S: Subject> Director<S> {
 
     pub(crate) fn pause(&mut self, process: usize, long_ms: u64) {
         self.fault(Some(Fault::WorkerAsleep), Some(StoreFault::ProcessPaused));
-        self.note(format_args!("process {} stands still for {long_ms} ms", process + 1));
+        self.note(format_args!("process {} pauses for {long_ms} ms", process + 1));
         let until = self.clock.now_ms() + long_ms;
         let sleeps_through = self.tenants.iter().enumerate().any(|(tenant, world)| {
             world.workers.iter().enumerate().any(|(index, worker)| {
@@ -230,31 +230,31 @@ impl<S: Subject> Director<S> {
         if let Some(state) = self.processes.get_mut(process) {
             state.paused = true;
         }
-        self.after_ms(long_ms, Later::Resume(process));
+        self.after_ms(long_ms, Scheduled::Resume(process));
     }
 
-    /// Does what was scheduled for now or before.
-    pub(super) fn do_later(&mut self) {
-        while let Some(what) = self.later.take_due(self.clock.now_us()) {
-            self.happen(what);
+    /// Runs the scheduled events that are due.
+    pub(super) fn run_due(&mut self) {
+        while let Some(what) = self.agenda.take_due(self.clock.now_us()) {
+            self.run_scheduled(what);
         }
     }
 
-    pub(super) fn happen(&mut self, what: Later<S::Later>) {
+    pub(super) fn run_scheduled(&mut self, what: Scheduled<S::Scheduled>) {
         match what {
-            Later::Start(process) => {
+            Scheduled::Start(process) => {
                 let is_down = self.processes.get(process).is_some_and(|it| it.port.is_none());
                 if is_down {
                     self.start(process);
                 }
             }
-            Later::Resume(process) => {
+            Scheduled::Resume(process) => {
                 self.executor.pause(process, false);
                 if let Some(state) = self.processes.get_mut(process) {
                     state.paused = false;
                 }
             }
-            Later::Of(what) => S::happen(self, what),
+            Scheduled::OfSubject(what) => S::run_scheduled(self, what),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The second phase: faults have stopped, the clock runs on, and everything must come to an end.
+//! The second phase: faults have stopped, and every run must end.
 
 use shardwright_coordination::ShardStatus;
 
@@ -6,7 +6,7 @@ use super::{Director, Findings, Subject};
 use crate::actor::{Actor, Intent, Scene, remedy};
 use crate::oracle::{Finding, LIVENESS};
 
-/// In how many acts every run has to end.
+/// Number of acts within which every run has to end.
 const ACTS_MAX: u64 = 8_000;
 
 impl<S: Subject> Director<S> {
@@ -14,8 +14,8 @@ impl<S: Subject> Director<S> {
         self.healed = true;
         self.note(format_args!("the world heals"));
         S::heal(self);
-        for what in self.later.take_all() {
-            self.happen(what);
+        for what in self.agenda.take_all() {
+            self.run_scheduled(what);
         }
         for _ in 0..ACTS_MAX {
             self.next_act_us = self.clock.now_us() + self.rng.below(12_000);
@@ -26,7 +26,7 @@ impl<S: Subject> Director<S> {
             }
             let tenant = self.rng.index(self.tenants.len());
             if self.rng.chance(250) {
-                self.tend(tenant);
+                self.remedy_run(tenant);
             } else {
                 let workers = self.tenants.get(tenant).map_or(0, |tenant| tenant.workers.len());
                 let worker = self.rng.index(workers);
@@ -55,8 +55,8 @@ impl<S: Subject> Director<S> {
         format!("after {ACTS_MAX} acts without faults: {}", open.join("; "))
     }
 
-    /// An operator who wants everything to end well: resumes, unparks, completes.
-    fn tend(&mut self, index: usize) {
+    /// The operator resumes, unparks or completes a run.
+    fn remedy_run(&mut self, index: usize) {
         let process = self.rng.index(self.processes.len());
         if self.processes.get(process).is_none_or(|it| it.port.is_none()) {
             return;

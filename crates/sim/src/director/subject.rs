@@ -1,4 +1,4 @@
-//! What a director runs, and what actors ask of it.
+//! The subject of a world, and the calls that actors make to it.
 
 use shardwright_contracts::{BoxFuture, InfraError, RunId, TenantId};
 use shardwright_runs::{Retention, RunAddress};
@@ -12,27 +12,27 @@ use crate::rng::Rng;
 use crate::runtime::executor::TaskId;
 use crate::tally::RunTally;
 
-/// A request of an actor, or a chore of a process.
+/// A request of an actor, or a maintenance task of a process.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
-pub(crate) enum Ask {
-    /// A request of the protocol, with the points that its sender has really processed.
+pub(crate) enum CallRequest {
+    /// A request of the protocol, with the points that its sender has actually processed.
     Request { tenant: TenantId, request: Request, processed: Option<(Point, Point)> },
-    /// Delete what is not needed any more.
+    /// Delete runs that have ended.
     Collect(Retention),
     /// List the active runs.
     ListActive,
 }
 
-/// What came of it.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
-pub(crate) enum AskReply {
+pub(crate) enum CallReply {
     Answer(Box<Answer>),
     Collected(Result<Vec<RunAddress>, InfraError>),
     Active(Result<Vec<RunAddress>, InfraError>),
 }
 
-impl Ask {
+impl CallRequest {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Request { request, .. } => request.label(),
@@ -41,11 +41,11 @@ impl Ask {
         }
     }
 
-    /// Whether it is about a run of a tenant.
+    /// Whether it names this run of this tenant.
     pub(crate) fn is_of(&self, tenant: TenantId, run: RunId) -> bool {
         match self {
-            Self::Request { tenant: asking, request, .. } => {
-                (*asking, request.run_id()) == (tenant, run)
+            Self::Request { tenant: sender, request, .. } => {
+                (*sender, request.run_id()) == (tenant, run)
             }
             Self::Collect(_) | Self::ListActive => false,
         }
@@ -59,47 +59,52 @@ impl Ask {
     }
 }
 
-/// What a world is about: a backend, what goes wrong around it, and how it is judged.
+/// The subject of a world: a backend, the faults around it, and how it is judged.
 pub(crate) trait Subject: Sized {
-    /// How a process reaches the backend.
+    /// A process's handle of the backend.
     type Port: Clone + Send + 'static;
-    /// What can be scheduled besides.
-    type Later;
-    /// How many of 1,000 requests of workers and of operators are wrong on purpose.
+    /// Further scheduled events.
+    type Scheduled;
+    /// Share of requests that are wrong on purpose, in permille, of workers and of operators.
     const MISUSE: (u64, u64);
 
-    /// The account of what was accepted.
+    /// The model of all accepted requests.
     fn model(&self) -> &Model;
 
     /// Starts the backend in a process. [`Director::opened`] gets the port, now or later.
     fn open(director: &mut Director<Self>, process: usize);
 
-    /// A process has its port.
+    /// The port of a process is open.
     fn opened(&mut self, _process: usize, _port: &Self::Port) {}
 
     /// A process has crashed.
     fn stopped(&mut self, _process: usize) {}
 
     /// Calls the backend through a process's port.
-    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, AskReply>;
+    fn put(
+        &self,
+        port: Self::Port,
+        sent: CallRequest,
+        process: usize,
+    ) -> BoxFuture<'static, CallReply>;
 
-    /// A call has begun.
-    fn called(director: &mut Director<Self>, task: TaskId, ask: Ask, call: &Call);
+    /// A call has started.
+    fn called(director: &mut Director<Self>, task: TaskId, sent: CallRequest, call: &Call);
 
-    /// The sender of a call does not wait for its answer any more.
+    /// The sender of a call no longer waits for its answer.
     fn abandoned(&mut self, _task: TaskId, _now_ms: u64) {}
 
-    /// Judges what took effect since the last time.
+    /// Judges the effects since the last call.
     fn follow(director: &mut Director<Self>) -> Result<(), Findings>;
 
     /// Judges an answer and counts it.
     fn judge_answer(
         director: &mut Director<Self>,
         task: TaskId,
-        told: &AskReply,
+        reply: &CallReply,
     ) -> Result<(), Finding>;
 
-    /// How long it takes in chaos until the next act.
+    /// Time until the next act of chaos.
     fn pause_us(rng: &mut Rng) -> u64;
 
     /// One act of chaos.
@@ -110,12 +115,12 @@ pub(crate) trait Subject: Sized {
         false
     }
 
-    /// Whether an operator gives a run up, although faults have stopped.
+    /// Whether an operator fails a run, although faults have stopped.
     fn is_hopeless(_director: &mut Director<Self>) -> bool {
         false
     }
 
-    /// When something happens in the backend by itself.
+    /// When the backend next changes without a call.
     fn next_moment_us(&self, _now_us: u64) -> Option<u64> {
         None
     }
@@ -123,8 +128,8 @@ pub(crate) trait Subject: Sized {
     /// Time has passed.
     fn time_passed(&mut self) {}
 
-    /// Something that was scheduled happens now.
-    fn happen(director: &mut Director<Self>, later: Self::Later);
+    /// A scheduled event is due.
+    fn run_scheduled(director: &mut Director<Self>, event: Self::Scheduled);
 
     /// Faults stop.
     fn heal(director: &mut Director<Self>);
@@ -132,6 +137,6 @@ pub(crate) trait Subject: Sized {
     /// Every run has ended.
     fn conclude(director: &mut Director<Self>) -> Result<(), Findings>;
 
-    /// Counts what the subject knows of faults.
+    /// Counts the subject's faults.
     fn count(&self, tally: &mut RunTally);
 }

@@ -1,4 +1,4 @@
-//! What actors do around the reference, and what happens to its clock and its fences.
+//! Acts around the reference: workers, operators, the clock and the fences.
 
 use shardwright_contracts::FenceEpoch;
 use shardwright_coordination::RunStatus;
@@ -7,12 +7,12 @@ use super::MemoryDirector;
 use crate::director::{Director, Findings};
 use crate::fault::Fault;
 
-/// A worker acts that can, or the operator if none can.
+/// Has a worker act that can, or the operator if none can.
 pub(super) fn worker_act(director: &mut MemoryDirector) {
     let tenant = director.rng.index(director.tenants.len());
     let now_ms = director.clock.now_ms();
     let Some(world) = director.tenants.get(tenant) else { return };
-    let runs = director.subject.model.tenants.get(&world.id).map(|account| &account.runs);
+    let runs = director.subject.model.tenants.get(&world.id).map(|tenant_model| &tenant_model.runs);
     let has_work =
         runs.is_some_and(|runs| runs.values().any(|run| run.status == RunStatus::Active));
     let able: Vec<usize> = (0..world.workers.len())
@@ -33,7 +33,7 @@ pub(super) fn operator_act(director: &mut MemoryDirector) {
     director.operate(tenant);
 }
 
-/// Has a worker act at the very moment at which a lease ends.
+/// Has a worker act exactly at the deadline of a lease.
 pub(super) fn deadline_act(director: &mut MemoryDirector) -> Result<(), Findings> {
     let tenant = director.rng.index(director.tenants.len());
     let now_ms = director.clock.now_ms();
@@ -66,8 +66,8 @@ pub(super) fn jump(director: &mut MemoryDirector) {
     director.note(format_args!("the clock jumps"));
 }
 
-/// Imitates a restored backup: every fence below some number is stale from now on. What all runs
-/// look like afterwards is judged by the requests that follow.
+/// Simulates a restored backup, which makes all fences below some number stale. The requests that
+/// follow judge the effect.
 pub(super) fn raise_floor(director: &mut MemoryDirector) {
     let Director { subject, rng, .. } = director;
     if subject.scarce == Some(Fault::FencesScarce) {
@@ -87,7 +87,7 @@ pub(super) fn raise_floor(director: &mut MemoryDirector) {
     subject.model.raise_floor(floor);
     let clock_ms = subject.clock.now_ms();
     for (address, view) in &mut subject.views {
-        if let Some(seen) = subject.server.look_at(clock_ms, *address) {
+        if let Some(seen) = subject.server.view_run(clock_ms, *address) {
             *view = seen;
         }
     }

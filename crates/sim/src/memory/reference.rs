@@ -24,7 +24,7 @@ use super::settings::Interface;
 
 type Request<'a> = operation::Request<&'a [u8]>;
 
-/// A clock that shows the caller's time.
+/// A clock that returns the caller's time.
 #[derive(Clone, Debug, Default)]
 struct CallersClock(Arc<AtomicU64>);
 
@@ -79,11 +79,11 @@ impl CoordinationBackend for Reference {
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("something in memory waited"),
+        Poll::Pending => panic!("an in-memory operation did not complete at once"),
     }
 }
 
-/// Calls the methods that the reference does not leave to `call`, as far as there are any.
+/// Calls the typed method of a request, if the reference has one.
 fn typed(
     backend: &mut InMemoryCoordinator,
     now: LogicalTime,
@@ -127,7 +127,7 @@ fn typed(
     }
 }
 
-/// Calls through a worker's session, if the request is one that a session can make.
+/// Calls through a worker's session, if a session can make the request.
 fn in_session(
     backend: &mut InMemoryCoordinator,
     now: LogicalTime,
@@ -141,7 +141,7 @@ fn in_session(
         let view = AcquireResultView { lease, snapshot, capacity };
         return Ok(RestoredShardState::from_view(&view).into());
     }
-    // A session acts in the name of its lease and of no other.
+    // A session acts only under its own lease.
     let lease = request.lease().copied().filter(|lease| lease.tenant() == tenant);
     let Some((lease, state)) = lease.and_then(|lease| Some((lease, holding(&lease)?))) else {
         return backend.call(now, tenant, request);
@@ -176,7 +176,7 @@ fn in_session(
     }
 }
 
-/// The answer of an operation that ends the session. One that failed returns it as it was.
+/// The answer of an operation that ends the session. A failed one returns the session unchanged.
 fn ended<T, E: Into<CoordError>>(
     lease: &Lease,
     outcome: SessionEnd<'_, InMemoryCoordinator, T, E>,
@@ -187,13 +187,13 @@ where
     match outcome {
         Ok(outcome) => Ok(outcome.into()),
         Err(SessionNotEnded { session, error }) => {
-            assert_eq!(session.lease(), lease, "a session came back with another lease");
+            assert_eq!(session.lease(), lease, "a session was returned with another lease");
             Err(error.into())
         }
     }
 }
 
-/// What a worker that goes on with a lease knows of its shard: no more than it needs to act.
+/// The state of a shard that a worker needs to continue under a lease.
 fn holding(lease: &Lease) -> Option<RestoredShardState> {
     Some(RestoredShardState {
         lease: *lease,

@@ -1,4 +1,4 @@
-//! The reference as a server: it executes requests one at a time and keeps what each did.
+//! The reference as a server, which executes requests one at a time and records them.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::runtime::executor::TaskId;
 use crate::visible::RunView;
 
-/// A request that the reference executed, and all that can be known of what it did.
+/// An executed request, and everything observable about its effect.
 pub(super) struct Executed {
     /// The call that sent it.
     pub(super) task: TaskId,
@@ -26,17 +26,17 @@ pub(super) struct Executed {
     pub(super) request: Request,
     pub(super) answer: Answer,
     pub(super) events: Vec<StateTransitionEvent>,
-    /// The run before, if the request before was about another one.
+    /// The run before, if the previous request named another run.
     pub(super) before: Option<Option<RunView>>,
     pub(super) after: Option<RunView>,
     /// The candidates of the next worker, if candidates were requested.
     pub(super) of_next_worker: Option<Answer>,
 }
 
-/// What a server did and what went wrong in it, in order.
+/// Executions and failures of a server, in order.
 pub(super) enum Entry {
     Executed(Box<Executed>),
-    /// The infrastructure failed at a request, and its sender gets this error.
+    /// An infrastructure failure, with the error that the sender gets.
     Failed(Fault, Box<Request>, CoordError),
     Fault(Fault),
 }
@@ -62,8 +62,8 @@ impl Server {
         Self { state: Mutex::new(state) }
     }
 
-    /// Executes a request, unless the infrastructure fails. What it applied before it failed is
-    /// judged like everything else; only its sender does not learn of it.
+    /// Executes a request, unless the infrastructure fails. A request that was applied before the
+    /// failure is judged like any other. Only its sender does not learn of it.
     pub(super) fn serve(
         &self,
         clock_ms: u64,
@@ -92,20 +92,21 @@ impl Server {
         Err(error)
     }
 
-    /// What happened since the last time.
+    /// Executions and failures since the last call.
     pub(super) fn take_entries(&self) -> Vec<Entry> {
         std::mem::take(&mut lock(&self.state).entries)
     }
 
     /// The run as its tenant sees it.
-    pub(super) fn look_at(&self, clock_ms: u64, address: Address) -> Option<RunView> {
-        lock(&self.state).look_at(LogicalTime::from_millis(clock_ms), address)
+    pub(super) fn view_run(&self, clock_ms: u64, address: Address) -> Option<RunView> {
+        lock(&self.state).view_run(LogicalTime::from_millis(clock_ms), address)
     }
 
     pub(super) fn raise_floor(&self, floor: FenceEpoch) {
         let state = &mut *lock(&self.state);
-        state.system.raise_floor(floor.as_raw());
-        state.system.inner.raise_fence_floor(floor);
+        if !state.system.ignores_floor() {
+            state.system.inner.raise_fence_floor(floor);
+        }
     }
 
     pub(super) fn heal(&self) {
@@ -122,7 +123,7 @@ impl State {
         request: &Request,
     ) -> Answer {
         let mut now_ms = clock_ms;
-        // A backend with a clock of its own does not see a caller's clock.
+        // A backend with its own clock does not see the caller's clock.
         if !self.healed && self.rng.chance(25) && self.interface != Interface::Async {
             self.entries.push(Entry::Fault(Fault::ClockSetBack));
             now_ms = now_ms.saturating_sub(self.rng.between(1, 120));
@@ -132,15 +133,15 @@ impl State {
         let is_another = self.last_run.replace(address) != Some(address);
         let before = is_another.then(|| {
             let clock = LogicalTime::from_millis(clock_ms);
-            self.look_at(clock, address)
+            self.view_run(clock, address)
         });
         let answer = self.system.call(now, tenant, request.as_ref());
-        let of_next_worker = self.ask_for_next_worker(now, tenant, request, &answer);
+        let of_next_worker = self.candidates_of_next_worker(now, tenant, request, &answer);
         let mut events = self.system.inner.take_events();
         self.system.publish(request, &answer, &mut events);
-        let after = self.look_at(now, address);
+        let after = self.view_run(now, address);
         let request = request.clone();
-        let told = answer.clone();
+        let reply = answer.clone();
         self.entries.push(Entry::Executed(Box::new(Executed {
             task,
             now,
@@ -152,17 +153,17 @@ impl State {
             after,
             of_next_worker,
         })));
-        told
+        reply
     }
 
-    fn look_at(&mut self, at: LogicalTime, (tenant, run): (TenantId, RunId)) -> Option<RunView> {
+    fn view_run(&mut self, at: LogicalTime, (tenant, run): (TenantId, RunId)) -> Option<RunView> {
         let mut view = RunView::take(&mut self.system.inner, at, tenant, run)?;
         self.system.show(&mut view);
         Some(view)
     }
 
-    /// Requests another worker's candidates, which begin with another shard if there is one.
-    fn ask_for_next_worker(
+    /// Requests the next worker's candidates, which start with another shard if there is one.
+    fn candidates_of_next_worker(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What differs from seed to seed before anything happens.
+//! The settings of a world, drawn from the seed.
 
 use shardwright_contracts::FenceEpoch;
 use shardwright_coordination::CoordinatorRuntimeConfig;
@@ -17,23 +17,23 @@ pub enum Interface {
     Async,
 }
 
-/// The shape of one world.
+/// The settings of one world.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many workers each tenant has.
+    /// Number of workers of each tenant.
     pub workers: Vec<usize>,
-    /// How many runs a tenant works on at once.
+    /// Number of runs that a tenant works on at a time.
     pub open_runs: usize,
-    /// What the backend may use.
+    /// Limits of the backend.
     pub runtime: CoordinatorRuntimeConfig,
     /// The interface through which the reference is called.
     pub interface: Interface,
-    /// What is scarce, so that some runs cannot be finished.
+    /// The scarce resource, if some runs cannot be finished.
     pub scarce: Option<Fault>,
 }
 
 impl Settings {
-    /// Draws the shape of a world.
+    /// Draws the settings of a world.
     #[must_use]
     pub fn draw(rng: &mut Rng) -> Self {
         let tenants = if rng.chance(800) { 2 } else { 1 };

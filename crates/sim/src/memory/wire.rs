@@ -1,7 +1,7 @@
-//! The wire between a process and the server: it loses, delays, repeats and reorders messages.
+//! The link between a process and the server, which loses, delays, repeats and reorders messages.
 //!
-//! A caller waits for some time and is then answered that the outcome is unknown. What it sent may
-//! still arrive, and so may the reply.
+//! A caller that times out gets an unknown outcome. Its request may still arrive, and so may the
+//! reply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,21 +17,21 @@ use crate::request::{Answer, Request};
 use crate::rng::Rng;
 use crate::runtime::executor::{Clockwork, TaskId, TaskOwner};
 
-/// How long a caller waits for an answer, in milliseconds.
+/// Timeout of a call, in milliseconds.
 const TIMEOUT_MS: (u64, u64) = (20, 120);
 
-/// A reply that came after its caller was answered.
+/// A reply that arrived after its caller had timed out.
 pub(super) struct LateReply {
     pub(super) task: TaskId,
     pub(super) answer: Answer,
 }
 
-/// What happens to messages.
+/// The state of the network.
 pub(super) struct WireState {
     rng: Rng,
     healed: bool,
     next_message: u64,
-    /// Messages that are delayed.
+    /// Delayed messages.
     in_flight: BTreeSet<u64>,
     /// Callers that wait for an answer.
     waiting: BTreeSet<TaskId>,
@@ -39,7 +39,7 @@ pub(super) struct WireState {
     pub(super) faults: BTreeMap<Fault, u64>,
 }
 
-/// A wire to the server that loses, delays, repeats and reorders.
+/// The link of a process.
 #[derive(Clone)]
 pub(crate) struct FaultyWire {
     server: Arc<Server>,
@@ -47,7 +47,7 @@ pub(crate) struct FaultyWire {
     state: Arc<Mutex<WireState>>,
 }
 
-/// What becomes of a message.
+/// The delivery of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Delivery {
     Lost,
@@ -98,7 +98,7 @@ impl WireState {
     }
 }
 
-/// A call that is answered or has timed out is not waiting any more.
+/// Removes a call from the waiting ones when it is answered or times out.
 struct Waiting {
     state: Arc<Mutex<WireState>>,
     task: TaskId,
@@ -124,7 +124,7 @@ impl FaultyWire {
         Self { server, clock, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Nothing is lost, delayed or repeated any more.
+    /// Stops all faults.
     pub(super) fn heal(&self) {
         lock(&self.state).healed = true;
     }
@@ -141,7 +141,7 @@ impl FaultyWire {
         lock(&self.state).fault(fault);
     }
 
-    /// Delivers a request now and its reply whenever it arrives. None if that is never.
+    /// Delivers a request now, and returns its reply when it arrives. None if the reply is lost.
     async fn deliver(&self, task: TaskId, tenant: TenantId, request: &Request) -> Option<Answer> {
         let answer = self.server.serve(self.clock.now_ms(), task, tenant, request);
         let delivery = lock(&self.state).reply_delivery();
@@ -152,14 +152,14 @@ impl FaultyWire {
             }
             Delivery::Delayed(later) => {
                 self.fault(Fault::ReplyDelayed);
-                self.fly(later).await;
+                self.delay(later).await;
                 Some(answer)
             }
             Delivery::Twice(later) => {
                 self.fault(Fault::ReplyDuplicated);
                 let (wire, again) = (self.clone(), answer.clone());
                 self.clock.spawn(TaskOwner::Network, async move {
-                    wire.fly(later).await;
+                    wire.delay(later).await;
                     wire.reply_late(task, again);
                 });
                 Some(answer)
@@ -168,7 +168,7 @@ impl FaultyWire {
         }
     }
 
-    async fn fly(&self, later_ms: u64) {
+    async fn delay(&self, later_ms: u64) {
         let message = lock(&self.state).depart();
         self.clock.sleep_us(later_ms * 1_000).await;
         lock(&self.state).arrive(message);
@@ -192,7 +192,7 @@ impl FaultyWire {
         let wire = self.clone();
         self.clock.spawn(TaskOwner::Network, async move {
             if later_ms > 0 {
-                wire.fly(later_ms).await;
+                wire.delay(later_ms).await;
                 if !lock(&wire.state).waiting.contains(&task) {
                     wire.fault(Fault::RequestLate);
                 }
@@ -206,12 +206,12 @@ impl FaultyWire {
         });
     }
 
-    /// Sends a request and waits for its reply, but not for ever.
+    /// Sends a request and waits for its reply until the timeout.
     async fn send(&self, tenant: TenantId, request: Request) -> Answer {
         let task = self.clock.current().unwrap_or_default();
         lock(&self.state).waiting.insert(task);
         let _waiting = Waiting { state: Arc::clone(&self.state), task };
-        // The sender that stays here keeps a lost message from looking like an answer.
+        // Keeps the channel open, so that a lost message times out.
         let (inbox, mut answers) = unbounded_channel();
         let (delivery, timeout_ms) = {
             let state = &mut *lock(&self.state);

@@ -4,7 +4,7 @@ use shardwright_coordination::{
     SplitRequest,
 };
 
-use super::{Model, Remembered, RunModel, ShardModel};
+use super::{LoggedOp, Model, RunModel, ShardModel};
 use crate::oracle::Observation;
 use crate::request::operation::{
     Acquire, ChangeRun, Checkpoint, Claim, Complete, CreateRun, CreateRunWithShards, DeclineSplit,
@@ -13,7 +13,7 @@ use crate::request::operation::{
 use crate::request::{Cursor, Reply, Request, RequestExt, Spec, last_key, spawned};
 
 impl Model {
-    /// Takes an answer into account.
+    /// Applies a request with its answer.
     pub fn apply(&mut self, seen: &Observation<'_>) {
         let (tenant, run) = (seen.tenant, seen.request.run_id());
         if let Request::CreateRun(CreateRun { config, .. })
@@ -40,7 +40,7 @@ impl Model {
         run.apply_run(tenant.tag, seen);
     }
 
-    /// Fences below `floor` are stale from now on, and nobody holds anything by them.
+    /// Makes fences below `floor` stale, and ends the leases under them.
     pub fn raise_floor(&mut self, floor: u64) {
         self.floor = self.floor.max(floor);
         let runs = self.tenants.values_mut().flat_map(|tenant| tenant.runs.values_mut());
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Cooldowns and waiting are the tenant's and the run's, not a shard's.
+    /// Updates cooldowns, which belong to the tenant, and waiting workers, which belong to the run.
     fn apply_claim(&mut self, tenant: TenantId, seen: &Observation<'_>) {
         let (run, worker, claimed) = match seen.request {
             Request::Claim(Claim { run, worker }) => (*run, *worker, seen.outcome.is_ok()),
@@ -81,7 +81,7 @@ impl RunModel {
         }
     }
 
-    /// An acquire or a claim may park shards that make no progress, whatever it answers.
+    /// Parks the shards without progress that an acquire or a claim parked, also if it was refused.
     fn park_fruitless(&mut self, seen: &Observation<'_>) {
         if !matches!(seen.request, Request::Acquire(_) | Request::Claim(_)) {
             return;
@@ -132,7 +132,7 @@ impl RunModel {
         }
     }
 
-    /// A requester waits for one holder: an earlier request does not count any more, by any clock.
+    /// A new split request replaces the requester's earlier one, on any shard.
     fn withdraw_requests(&mut self, requester: WorkerId) {
         for shard in self.shards.values_mut() {
             shard.request = shard.request.filter(|request| request.requester != requester);
@@ -194,13 +194,13 @@ impl RunModel {
             }
         }
         if let Some(op) = op {
-            self.ops.record(op, Remembered { meaning, spawned: Vec::new() });
+            self.ops.record(op, LoggedOp { meaning, spawned: Vec::new() });
         }
     }
 
     fn end(&mut self, status: RunStatus, now: LogicalTime) {
         self.status = status;
-        // A run does not end before it was made, whatever the caller's clock shows.
+        // A run does not end before it was created, whatever the caller's clock shows.
         self.completed_at = Some(now.max(self.created_at));
         self.paused = false;
     }
@@ -213,7 +213,7 @@ impl ShardModel {
         self.unbound = false;
         self.acquires += 1;
         self.fruitless += 1;
-        // Requests and declines are between a requester and one holder.
+        // Split requests and declines end with their holder.
         self.forget_requests();
     }
 
@@ -277,7 +277,7 @@ impl ShardModel {
     fn remember(&mut self, seen: &Observation<'_>, reply: &Reply) {
         let Some(op) = seen.request.op_id() else { return };
         let spawned = spawned(reply).unwrap_or_default();
-        let remembered = Remembered { meaning: seen.request.meaning(), spawned };
+        let remembered = LoggedOp { meaning: seen.request.meaning(), spawned };
         if let Request::SplitResidual(_) = seen.request {
             self.residuals.insert(op, remembered.clone());
         }

@@ -1,84 +1,84 @@
 use super::{Model, ShardModel};
 use crate::request::{Cursor, Spec};
 
-/// What a parent keeps of a shard that it spawned: an id and a fingerprint.
+/// Bytes that a parent stores per spawned shard: an id and a fingerprint.
 const SPAWNED_BYTES: usize = 16;
 
-/// What is taken of the bytes that all shards of a backend share.
+/// The used part of the byte budget that all shards of a backend share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// How many pieces lie in the common buffer.
+    /// Number of allocations in the shared buffer.
     pub pieces: usize,
-    /// How long they are together.
+    /// Their total length.
     pub piece_bytes: usize,
-    /// What is kept beside the buffer, and counts.
-    pub beside_bytes: usize,
+    /// Bytes that are stored outside the buffer, and count.
+    pub outside_bytes: usize,
 }
 
-/// Something for which there has to be room.
+/// An allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
-    /// A piece of the buffer.
+pub enum Allocation {
+    /// In the buffer.
     Piece {
-        /// How long it is.
+        /// Its length.
         len: usize,
-        /// How long the one is whose place it takes, if it does.
+        /// Length of the allocation that it replaces, if it replaces one.
         replaces: Option<usize>,
     },
-    /// Bytes beside the buffer.
-    Beside(usize),
+    /// Outside the buffer.
+    Outside(usize),
 }
 
-impl Demand {
-    /// Room for a range and its metadata.
+impl Allocation {
+    /// The allocation of a range and its metadata.
     #[must_use]
     pub fn of_spec(spec: &Spec) -> Self {
         Self::Piece { len: spec_len(spec), replaces: None }
     }
 
-    /// Room for a range and its metadata in place of others.
+    /// The allocation of a range and its metadata that replaces another.
     #[must_use]
-    pub fn of_spec_instead(spec: &Spec, old: &Spec) -> Self {
+    pub fn of_replaced_spec(spec: &Spec, old: &Spec) -> Self {
         Self::Piece { len: spec_len(spec), replaces: Some(spec_len(old)) }
     }
 
-    /// Room for a cursor; the initial one needs none.
+    /// The allocation of a cursor. The initial cursor needs none.
     #[must_use]
     pub fn of_cursor(cursor: &Cursor, old: Option<&Cursor>) -> Option<Self> {
         let len = cursor_len(cursor)?;
         Some(Self::Piece { len, replaces: old.and_then(cursor_len) })
     }
 
-    /// Room to remember so many spawned shards.
+    /// The allocation of `count` entries for spawned shards.
     #[must_use]
     pub const fn of_spawned(count: usize) -> Self {
-        Self::Beside(count * SPAWNED_BYTES)
+        Self::Outside(count * SPAWNED_BYTES)
     }
 
-    /// How much it is.
+    /// Its length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Piece { len, .. } | Self::Beside(len) => len,
+            Self::Piece { len, .. } | Self::Outside(len) => len,
         }
     }
 }
 
 impl Room {
-    /// How many bytes are taken in all.
+    /// Number of used bytes.
     #[must_use]
     pub const fn used(&self) -> usize {
-        self.piece_bytes + self.beside_bytes
+        self.piece_bytes + self.outside_bytes
     }
 
-    /// Whether there may be no room. Where pieces lie is the backend's affair, but so many of them
-    /// leave only one gap more than they are, and the longest gap is no shorter than the average.
+    /// Whether an allocation may fail. The backend chooses where pieces lie. But `n` pieces leave
+    /// at most `n + 1` gaps, and the longest gap is not shorter than the average.
     #[must_use]
-    pub fn may_lack(&self, capacity: usize, demand: Demand) -> bool {
+    pub fn may_fail(&self, capacity: usize, allocation: Allocation) -> bool {
         let free = capacity.saturating_sub(self.used());
-        match demand {
-            Demand::Beside(len) => len > free,
-            Demand::Piece { len, replaces } => {
+        match allocation {
+            Allocation::Outside(len) => len > free,
+            Allocation::Piece { len, replaces } => {
                 let freed = replaces.unwrap_or_default();
                 let others = self.pieces.saturating_sub(usize::from(replaces.is_some()));
                 let in_gaps = (capacity + freed).saturating_sub(self.piece_bytes);
@@ -87,11 +87,11 @@ impl Room {
         }
     }
 
-    /// Takes what there was room for.
-    pub fn take(&mut self, demand: Demand) {
-        match demand {
-            Demand::Beside(len) => self.beside_bytes += len,
-            Demand::Piece { len, replaces } => {
+    /// Adds an allocation.
+    pub fn take(&mut self, allocation: Allocation) {
+        match allocation {
+            Allocation::Outside(len) => self.outside_bytes += len,
+            Allocation::Piece { len, replaces } => {
                 self.pieces += usize::from(replaces.is_none());
                 self.piece_bytes = self.piece_bytes + len - replaces.unwrap_or_default();
             }
@@ -99,15 +99,15 @@ impl Room {
     }
 
     fn take_shard(&mut self, shard: &ShardModel) {
-        self.take(Demand::of_spec(&shard.spec));
-        Demand::of_cursor(&shard.cursor, None).into_iter().for_each(|it| self.take(it));
-        self.take(Demand::of_spawned(shard.spawned.len()));
-        self.take(Demand::Beside(shard.park_detail.as_ref().map_or(0, Vec::len)));
+        self.take(Allocation::of_spec(&shard.spec));
+        Allocation::of_cursor(&shard.cursor, None).into_iter().for_each(|it| self.take(it));
+        self.take(Allocation::of_spawned(shard.spawned.len()));
+        self.take(Allocation::Outside(shard.park_detail.as_ref().map_or(0, Vec::len)));
     }
 }
 
 impl Model {
-    /// What all shards take together.
+    /// The allocations of all shards.
     #[must_use]
     pub fn room(&self) -> Room {
         let mut room = Room::default();
@@ -131,22 +131,27 @@ fn cursor_len(cursor: &Cursor) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn piece(len: usize, replaces: Option<usize>) -> Demand {
-        Demand::Piece { len, replaces }
+    fn piece(len: usize, replaces: Option<usize>) -> Allocation {
+        Allocation::Piece { len, replaces }
     }
 
     #[test]
-    fn room_is_lacking_only_where_no_gap_need_be_long_enough() {
+    fn allocation_may_fail_only_if_no_gap_must_fit() {
         let mut room = Room::default();
-        assert!(!room.may_lack(10, piece(10, None)) && room.may_lack(10, piece(11, None)));
+        assert!(!room.may_fail(10, piece(10, None)) && room.may_fail(10, piece(11, None)));
         room.take(piece(4, None));
         assert_eq!((room.pieces, room.used()), (1, 4));
         // Six bytes are free, at worst three on either side.
-        assert!(!room.may_lack(10, piece(3, None)) && room.may_lack(10, piece(4, None)));
-        assert!(!room.may_lack(10, piece(10, Some(4))), "in its own place there is all of it");
-        room.take(Demand::Beside(2));
-        assert!(!room.may_lack(10, Demand::Beside(4)) && room.may_lack(10, Demand::Beside(5)));
-        assert!(room.may_lack(10, piece(9, Some(4))), "what is kept beside counts");
+        assert!(!room.may_fail(10, piece(3, None)) && room.may_fail(10, piece(4, None)));
+        assert!(
+            !room.may_fail(10, piece(10, Some(4))),
+            "a replacement can use the place of the old piece"
+        );
+        room.take(Allocation::Outside(2));
+        assert!(
+            !room.may_fail(10, Allocation::Outside(4)) && room.may_fail(10, Allocation::Outside(5))
+        );
+        assert!(room.may_fail(10, piece(9, Some(4))), "bytes outside the buffer count");
         room.take(piece(1, Some(4)));
         assert_eq!((room.pieces, room.used()), (1, 3));
     }

@@ -6,47 +6,47 @@ use shardwright_coordination::{ParkReason, ShardStatus, SplitRequest};
 
 use crate::request::{Cursor, Spec};
 
-/// The account of one shard.
+/// The model of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardModel {
     /// Range and metadata.
     pub spec: Spec,
-    /// Which shard it was split from.
+    /// The shard that it was split from.
     pub parent: Option<ShardId>,
-    /// Where it stands.
+    /// Its status.
     pub status: ShardStatus,
     /// Why it is parked.
     pub park_reason: Option<ParkReason>,
-    /// What was said about it.
+    /// The detail of the park.
     pub park_detail: Option<Vec<u8>>,
-    /// How far it is processed.
+    /// Its cursor.
     pub cursor: Cursor,
-    /// No fence up to this one may be granted again.
+    /// Its current fence. Only higher fences may be granted.
     pub fence: u64,
-    /// Who holds it until when.
+    /// Its holder and the deadline of the lease.
     pub lease: Option<(WorkerId, LogicalTime)>,
-    /// Whether what bound it to its holder is gone, so that the lease is over before its time.
+    /// Whether its holder's session has ended, which ends the lease before its deadline.
     pub unbound: bool,
-    /// How often it was acquired.
+    /// Number of acquisitions.
     pub acquires: u32,
-    /// How often since it made progress.
+    /// Number of acquisitions since its last progress.
     pub fruitless: u32,
-    /// What was split from it.
+    /// The shards that were split from it.
     pub spawned: Vec<ShardId>,
-    /// What was done to it lately.
-    pub ops: OpMemory,
-    /// Its residual splits, which are never forgotten.
-    pub residuals: BTreeMap<OpId, Remembered>,
+    /// Its op log.
+    pub ops: OpLog,
+    /// Its residual splits, which are never evicted.
+    pub residuals: BTreeMap<OpId, LoggedOp>,
     /// Fence and worker of the last accepted write.
     pub last_write: Option<(u64, WorkerId)>,
-    /// What was asked of its holder and not answered.
+    /// The split request that its holder has not answered.
     pub request: Option<SplitRequest>,
-    /// Until when nobody may ask.
+    /// No split request is accepted before this time.
     pub declined_until: Option<LogicalTime>,
 }
 
 impl ShardModel {
-    /// A shard that nobody has touched.
+    /// A new shard.
     #[must_use]
     pub fn new(spec: Spec, cursor: Cursor, parent: Option<ShardId>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl ShardModel {
             acquires: 0,
             fruitless: 0,
             spawned: Vec::new(),
-            ops: OpMemory::new(OP_LOG_CAPACITY),
+            ops: OpLog::new(OP_LOG_CAPACITY),
             residuals: BTreeMap::new(),
             last_write: None,
             request: None,
@@ -70,13 +70,13 @@ impl ShardModel {
         }
     }
 
-    /// Whether it could be acquired at `now`.
+    /// Whether it can be acquired at `now`.
     #[must_use]
     pub fn is_available(&self, now: LogicalTime) -> bool {
         self.is_available_after(now, 0)
     }
 
-    /// Whether it could be acquired at `now`, if leases are respected `skew_ms` after their end.
+    /// Whether it can be acquired at `now`, if leases are respected for `skew_ms` after their end.
     #[must_use]
     pub fn is_available_after(&self, now: LogicalTime, skew_ms: u64) -> bool {
         let is_over = |deadline: LogicalTime| now >= deadline.saturating_add(skew_ms);
@@ -84,21 +84,20 @@ impl ShardModel {
         self.status == ShardStatus::Active && is_free
     }
 
-    /// The fence that unparking gives it, where fences below `floor` are stale.
+    /// The fence that unparking gives it. Fences below `floor` are stale.
     #[must_use]
     pub fn next_fence(&self, floor: u64) -> u64 {
         self.fence.saturating_add(1).max(floor)
     }
 
-    /// Who holds it at `now`.
+    /// Its holder at `now`.
     #[must_use]
     pub fn holder(&self, now: LogicalTime) -> Option<WorkerId> {
         let lease = self.lease.filter(|(_, deadline)| now < *deadline && !self.unbound);
         lease.map(|(worker, _)| worker)
     }
 
-    /// The request that waits for an answer at `now`: one that has not expired, to a holder who can
-    /// still give one.
+    /// The split request that is open at `now`: it has not expired, and the shard has a holder.
     #[must_use]
     pub fn open_request(&self, now: LogicalTime) -> Option<SplitRequest> {
         self.request.filter(|request| now < request.expires_at && self.holder(now).is_some())
@@ -107,35 +106,35 @@ impl ShardModel {
 
 /// An operation that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
-    /// What was asked.
+pub struct LoggedOp {
+    /// A hash of the request, from [`RequestExt::meaning`](crate::request::RequestExt::meaning).
     pub meaning: u64,
-    /// The shards that it made.
+    /// The shards that it created.
     pub spawned: Vec<ShardId>,
 }
 
-/// The last operations that took effect.
+/// The last operations that took effect, by op id.
 #[derive(Clone, Debug)]
-pub struct OpMemory {
+pub struct OpLog {
     capacity: usize,
-    entries: VecDeque<(OpId, Remembered)>,
+    entries: VecDeque<(OpId, LoggedOp)>,
 }
 
-impl OpMemory {
-    /// Remembers nothing yet, and `capacity` operations at most.
+impl OpLog {
+    /// An empty op log of `capacity` entries.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self { capacity, entries: VecDeque::new() }
     }
 
-    /// The operation of that id, if it is remembered.
+    /// The operation with that id, if it is in the log.
     #[must_use]
-    pub fn get(&self, op: OpId) -> Option<&Remembered> {
+    pub fn get(&self, op: OpId) -> Option<&LoggedOp> {
         self.entries.iter().find(|(id, _)| *id == op).map(|(_, remembered)| remembered)
     }
 
-    /// Remembers an operation, and forgets the oldest if there is no room.
-    pub fn record(&mut self, op: OpId, remembered: Remembered) {
+    /// Adds an operation. A full log evicts the oldest one.
+    pub fn record(&mut self, op: OpId, remembered: LoggedOp) {
         if self.entries.len() >= self.capacity {
             self.entries.pop_front();
         }

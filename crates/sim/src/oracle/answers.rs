@@ -1,4 +1,4 @@
-//! What an answer shows to a worker or a tenant.
+//! Oracles of answers.
 
 use shardwright_contracts::LogicalTime;
 use shardwright_coordination::{CapacityHint, CoordError, IdempotentOutcome, RunStatus};
@@ -8,30 +8,31 @@ use crate::model::{Model, RunModel, ShardModel};
 use crate::request::operation::{CollectClaimCandidates, RequestSplit};
 use crate::request::{Reply, Request, RequestExt};
 
-/// All bytes of a tenant begin with its tag, so a byte of another tenant is recognised.
+/// All bytes of a tenant begin with its tag, so bytes of another tenant are recognisable.
 pub(super) const TENANTS: Oracle = Oracle::before(
     "tenants",
-    "nobody is shown a byte of another tenant, and another tenant's lease opens nothing",
+    "no answer contains a byte of another tenant, and another tenant's lease is refused",
     judge_tenants,
 );
 
-/// A caller's clock may be set back behind what the system has seen. Then a hint may be as late as
-/// the latest clock, and no later.
+/// A caller's clock may be behind the latest time that the system has seen. Then a hint may be as
+/// late as that time, and no later.
 pub(super) const CAPACITY: Oracle = Oracle::after(
     "capacity hints",
-    "what workers are told is free, waiting or about to end is what a recount finds, and nobody \
-     is told that there is nothing while there is something",
+    "hints count free shards and waiting workers, and name the first deadline, as a recount does; \
+     a claim finds nothing only if no shard is free",
     judge_capacity,
-);
+)
+.of_answers();
 
 pub(super) const SPLIT_REQUESTS: Oracle = Oracle::both(
     "split requests",
-    "of a shard one split is asked for at a time, and by a requester one; not before the time \
-     that a holder named; and holders are told what was asked and whether the run is paused, but \
-     with a replay nothing",
+    "a shard has one open split request, and so has a requester; none comes before the time that \
+     the holder named; holders are notified of requests and pauses, except by replays",
     requested,
     noticed,
-);
+)
+.of_answers();
 
 fn judge_tenants(seen: &Observation<'_>, model: &Model) -> Verdict {
     let Some(tenant) = model.tenants.get(&seen.tenant) else { return Ok(()) };
@@ -46,8 +47,8 @@ fn judge_tenants(seen: &Observation<'_>, model: &Model) -> Verdict {
     let own = |bytes: &[u8]| bytes.first().is_none_or(|first| *first == tenant.tag);
     if let Some(view) = seen.after {
         let shards_own = view.shards.iter().all(|shard| own(&shard.start) && own(&shard.end));
-        let told = view.record.tenant == seen.tenant && shards_own;
-        ensure(told, || "another tenant's run was shown".into())?;
+        let is_own = view.record.tenant == seen.tenant && shards_own;
+        ensure(is_own, || "another tenant's run was shown".into())?;
     }
     match seen.outcome {
         Ok(Reply::Granted(granted)) => {
@@ -56,7 +57,7 @@ fn judge_tenants(seen: &Observation<'_>, model: &Model) -> Verdict {
             let cursor = [cursor.last_key(), cursor.token()];
             let all = parts.into_iter().chain(cursor.into_iter().flatten()).all(own);
             ensure(all && granted.lease.tenant() == seen.tenant, || {
-                "another tenant's shard was handed out".into()
+                "another tenant's shard was granted".into()
             })
         }
         Ok(Reply::Run(record)) => {
@@ -95,41 +96,41 @@ fn judge_capacity(seen: &Observation<'_>, model: &Model) -> Verdict {
             let least = (run.available(seen.now) as usize).min(*limit);
             ensure(shards.len() >= least, || format!("{} of {least} offered", shards.len()))
         }
-        Err(CoordError::NoneAvailable(told)) => {
-            ends_first(run, seen.now, told.earliest_deadline)?;
-            // A shard whose fence cannot rise is free and useless.
+        Err(CoordError::NoneAvailable(shown)) => {
+            ends_first(run, seen.now, shown.earliest_deadline)?;
+            // A shard whose fence cannot rise is free, and cannot be claimed.
             let is_claimable =
                 |shard: &&ShardModel| shard.is_available(seen.now) && shard.fence < u64::MAX;
             let free = run.shards.values().filter(is_claimable).count();
-            ensure(free == 0, || format!("nothing to claim, though {free} shards are free"))
+            ensure(free == 0, || format!("no shard was granted, {free} shards are free"))
         }
         _ => Ok(()),
     }
 }
 
-fn hint(run: &RunModel, workers: u32, now: LogicalTime, told: &CapacityHint) -> Verdict {
+fn hint(run: &RunModel, workers: u32, now: LogicalTime, shown: &CapacityHint) -> Verdict {
     let free = run.available(now)..=run.available(run.latest);
-    ensure(free.contains(&told.available_count), || {
-        format!("{} shown as free, a recount finds {free:?}", told.available_count)
+    ensure(free.contains(&shown.available_count), || {
+        format!("{} shown as free, a recount finds {free:?}", shown.available_count)
     })?;
     let waiting = |time| run.waiting.values().filter(|until| time < **until).count() as u32;
     let counted = waiting(run.latest)..=waiting(now);
-    ensure(told.waiting_workers <= workers && counted.contains(&told.waiting_workers), || {
-        format!("{} shown as waiting, a recount finds {counted:?}", told.waiting_workers)
+    ensure(shown.waiting_workers <= workers && counted.contains(&shown.waiting_workers), || {
+        format!("{} shown as waiting, a recount finds {counted:?}", shown.waiting_workers)
     })?;
-    ends_first(run, now, told.earliest_deadline)
+    ends_first(run, now, shown.earliest_deadline)
 }
 
-/// Whether the time is the end of the first lease to end.
-fn ends_first(run: &RunModel, now: LogicalTime, told: Option<LogicalTime>) -> Verdict {
+/// Whether the time is the earliest deadline of the leases.
+fn ends_first(run: &RunModel, now: LogicalTime, shown: Option<LogicalTime>) -> Verdict {
     let deadlines = || run.shards.values().filter_map(|shard| shard.lease).map(|(_, end)| end);
     let expected = deadlines().filter(|end| now < *end).min();
-    let fits = match told {
-        told if now >= run.latest => told == expected,
-        Some(told) => deadlines().any(|end| end == told),
+    let fits = match shown {
+        shown if now >= run.latest => shown == expected,
+        Some(shown) => deadlines().any(|end| end == shown),
         None => true,
     };
-    ensure(fits, || format!("{told:?} shown as the first end, not {expected:?}"))
+    ensure(fits, || format!("{shown:?} shown as the first end, not {expected:?}"))
 }
 
 fn requested(seen: &Observation<'_>, model: &Model) -> Verdict {
@@ -138,18 +139,18 @@ fn requested(seen: &Observation<'_>, model: &Model) -> Verdict {
     else {
         return Ok(());
     };
-    ensure(*patience_ms > 0, || "requested without patience".into())?;
+    ensure(*patience_ms > 0, || "requested with a wait of zero".into())?;
     let (Some(run), Some(shard)) = (seen.run(model), seen.shard(model)) else { return Ok(()) };
-    ensure(shard.holder(seen.now).is_some(), || "requested of no holder".into())?;
+    ensure(shard.holder(seen.now).is_some(), || "requested for a shard without a holder".into())?;
     let open = shard.open_request(seen.now);
     ensure(open.is_none_or(|open| open.requester == *requester), || {
-        "a holder was asked twice".into()
+        "a holder got two requests".into()
     })?;
     ensure(shard.declined_until.is_none_or(|time| time <= seen.now), || {
         format!("requested before {:?}", shard.declined_until)
     })?;
-    ensure(!run.has_asked(*requester, seen.now, key.shard), || {
-        format!("{requester} asked two holders")
+    ensure(!run.has_open_request(*requester, seen.now, key.shard), || {
+        format!("{requester} has requests to two holders")
     })
 }
 
@@ -164,9 +165,9 @@ fn noticed(seen: &Observation<'_>, model: &Model) -> Verdict {
     };
     let Some(notice) = notice else { return Err("a holder got no notice".into()) };
     let (Some(run), Some(shard)) = (seen.run(model), seen.shard(model)) else { return Ok(()) };
-    ensure(notice.paused == run.paused, || format!("paused: {}, noticed otherwise", run.paused))?;
+    ensure(notice.paused == run.paused, || format!("paused: {}, notified otherwise", run.paused))?;
     let open = shard.open_request(seen.now);
     ensure(notice.split_request == open, || {
-        format!("{:?} was noticed, {open:?} was requested", notice.split_request)
+        format!("notified of {:?}, {open:?} was requested", notice.split_request)
     })
 }

@@ -1,40 +1,40 @@
-//! What a request may change, and what it must leave alone.
+//! Oracles of effects.
 
 use shardwright_coordination::{
     CoordError, EventKind, RestoredShardState, ShardStatus, ShardSummary, StateTransitionEvent,
 };
 
 use super::{Observation, Oracle, Verdict, ensure};
-use crate::model::{Model, Remembered, RunModel, ShardModel};
+use crate::model::{LoggedOp, Model, RunModel, ShardModel};
 use crate::request::operation::UnparkShard;
 use crate::request::{Reply, Request, RequestExt, last_key, spawned};
 use crate::visible;
 
 pub(super) const REPLAY: Oracle = Oracle::before(
     "one effect per op id",
-    "a remembered operation gets its answer again and changes nothing, its id is refused for \
-     anything else, and nothing else is taken for a replay",
+    "an operation in the op log is answered again and changes nothing, its id is refused for any \
+     other operation, and no other operation is answered as a replay",
     judge_replay,
 );
 
 pub(super) const INERT: Oracle = Oracle::before(
     "refusals are inert",
-    "a refusal and a question change nothing that is seen and tell no event; only a shard that \
-     failed too often is parked by the attempt to have it",
+    "refusals and queries change nothing visible and publish no event, except that an acquire or a \
+     claim may park a shard that failed too often",
     judge_inert,
 );
 
 pub(super) const TERMINAL: Oracle = Oracle::before(
     "terminal stays terminal",
-    "a finished or replaced shard never changes again, a parked one only by unparking, an ended \
-     run's status never",
+    "a done or split shard never changes, a parked one changes only by unparking, and the status \
+     of an ended run never changes",
     judge_terminal,
 );
 
-/// What is refused is inert, so it is enough to compare after something took effect.
+/// Refusals are inert, so the states are compared only after an effect.
 pub(super) const AGREEMENT: Oracle = Oracle::after(
     "agreement",
-    "what is visible is what the accepted operations make of it, worked out a second time",
+    "the visible state is the state that a second model computes from the accepted operations",
     judge_agreement,
 );
 
@@ -48,16 +48,16 @@ fn judge_replay(seen: &Observation<'_>, model: &Model) -> Verdict {
     if seen.request.lease().is_some_and(|lease| lease.tenant() != seen.tenant) {
         return Ok(());
     }
-    // Whether a run can be created is checked before its op log.
+    // The configuration of a run is checked before its op log.
     if let (Request::CreateRunWithShards(_), Err(CoordError::ConfigMismatch(_))) =
         (seen.request, seen.outcome)
     {
         return Ok(());
     }
     match remembered(seen, model) {
-        None => ensure(!replayed, || format!("a new {name} was called a replay")),
+        None => ensure(!replayed, || format!("a new {name} was answered as a replay")),
         Some(earlier) if earlier.meaning == seen.request.meaning() => {
-            ensure(replayed, || format!("a retry of a {name} was not one"))?;
+            ensure(replayed, || format!("a retry of a {name} was not answered as one"))?;
             match seen.outcome.as_ref().ok().and_then(spawned) {
                 Some(shards) => ensure(shards == earlier.spawned, || {
                     format!("{:?} at first, then {shards:?}", earlier.spawned)
@@ -66,14 +66,14 @@ fn judge_replay(seen: &Observation<'_>, model: &Model) -> Verdict {
             }
         }
         Some(_) => {
-            let told = matches!(seen.outcome, Err(CoordError::OpIdConflict(_)));
-            ensure(told, || format!("an op id was used twice for a {name}"))
+            let is_conflict = matches!(seen.outcome, Err(CoordError::OpIdConflict(_)));
+            ensure(is_conflict, || format!("an op id was used twice for a {name}"))
         }
     }
 }
 
-/// What the record that remembers the request's operation id knows of it.
-pub(super) fn remembered<'m>(seen: &Observation<'_>, model: &'m Model) -> Option<&'m Remembered> {
+/// The entry of the request's operation id in the op log of its record.
+pub(super) fn remembered<'m>(seen: &Observation<'_>, model: &'m Model) -> Option<&'m LoggedOp> {
     let op = seen.request.op_id()?;
     match seen.request {
         Request::SplitResidual(_) => {
@@ -99,7 +99,7 @@ fn judge_inert(seen: &Observation<'_>, _: &Model) -> Verdict {
     }
     let name = seen.request.label();
     ensure(seen.events.is_empty(), || format!("a refused {name} emitted {:?}", seen.events))?;
-    ensure(visible::same(seen.before, seen.after), || format!("a refused {name} left a mark"))
+    ensure(visible::same(seen.before, seen.after), || format!("a refused {name} changed something"))
 }
 
 fn judge_terminal(seen: &Observation<'_>, _: &Model) -> Verdict {
@@ -119,7 +119,7 @@ fn judge_terminal(seen: &Observation<'_>, _: &Model) -> Verdict {
             continue;
         }
         let is = after.shards.iter().find(|shard| shard.shard == was.shard);
-        ensure(is == Some(was), || format!("a settled shard changed: {was:?}, then {is:?}"))?;
+        ensure(is == Some(was), || format!("a terminal shard changed: {was:?}, then {is:?}"))?;
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn judge_agreement(seen: &Observation<'_>, model: &Model) -> Verdict {
         (Some(run), Some(view)) => (run, view),
         (None, None) => return Ok(()),
         (run, view) => {
-            return Err(format!("expected a run: {}, saw one: {}", run.is_some(), view.is_some()));
+            return Err(format!("run expected: {}, visible: {}", run.is_some(), view.is_some()));
         }
     };
     let record = &view.record;
@@ -142,7 +142,7 @@ fn judge_agreement(seen: &Observation<'_>, model: &Model) -> Verdict {
     )?;
     let times = (record.created_at, record.completed_at);
     ensure(times == (run.created_at, run.completed_at), || {
-        format!("the run was made and ended at {times:?}, expected {:?}", run.completed_at)
+        format!("the run was created and ended at {times:?}, expected {:?}", run.completed_at)
     })?;
     if let Ok(Reply::Granted(granted)) = seen.outcome {
         restored(run, granted)?;
@@ -172,7 +172,7 @@ fn agrees(summary: &ShardSummary, shard: &ShardModel) -> bool {
         && summary.spawned_count as usize == shard.spawned.len()
 }
 
-/// A new holder gets the last accepted cursor with its token, and nothing is lost.
+/// A new holder gets the last accepted cursor with its token.
 fn restored(run: &RunModel, granted: &RestoredShardState) -> Verdict {
     let Some(shard) = run.shards.get(&granted.lease.key().shard) else { return Ok(()) };
     let spawned = granted.spawned.iter().map(|spawned| spawned.shard);

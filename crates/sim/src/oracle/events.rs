@@ -1,3 +1,5 @@
+//! The oracle of events.
+
 use std::collections::BTreeSet;
 
 use shardwright_contracts::ShardId;
@@ -12,13 +14,14 @@ use crate::request::{Reply, Request, RequestExt, last_key, spawned};
 
 pub(super) const ORACLE: Oracle = Oracle::before(
     "events",
-    "whatever takes effect tells its event once, with what was answered, and nothing else does",
+    "every effect publishes one event that agrees with the answer, and only effects publish events",
     judge,
-);
+)
+.of_answers();
 
 fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     parks_once(seen, model)?;
-    let told: Vec<&EventKind> = seen
+    let published: Vec<&EventKind> = seen
         .events
         .iter()
         .map(|event| &event.kind)
@@ -26,22 +29,24 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         .collect();
     let expected = seen.executed().is_some() && changes_something(seen, model);
     let name = seen.request.label();
-    // A run that is made with its shards is made first.
-    let told = match (seen.request, told.as_slice(), seen.run(model)) {
+    // A run that is created with its shards is created first.
+    let published = match (seen.request, published.as_slice(), seen.run(model)) {
         (Request::CreateRunWithShards(_), [EventKind::RunCreated, rest @ ..], None) => rest,
         (Request::CreateRunWithShards(_), _, None) if expected => {
-            return Err(format!("a {name} told {told:?}"));
+            return Err(format!("a {name} published {published:?}"));
         }
-        (_, told, _) => told,
+        (_, published, _) => published,
     };
-    ensure(told.len() == usize::from(expected), || format!("a {name} told {told:?}"))?;
-    let Some(kind) = told.first() else { return Ok(()) };
+    ensure(published.len() == usize::from(expected), || {
+        format!("a {name} published {published:?}")
+    })?;
+    let Some(kind) = published.first() else { return Ok(()) };
     let at = seen.events.iter().all(|event| event.at == seen.now);
     let fits = at && seen.executed().is_some_and(|answer| fits(seen, model, answer, kind));
-    ensure(fits, || format!("a {name} told {kind:?}"))
+    ensure(fits, || format!("a {name} published {kind:?}"))
 }
 
-/// The shard that an attempt to have one parks before it comes to its end.
+/// The shard that an acquire or a claim parks on the way.
 const fn parked_on_the_way(request: &Request, kind: &EventKind) -> Option<ShardId> {
     match (request, kind) {
         (Request::Acquire(_) | Request::Claim(_), EventKind::ShardParked { shard, .. }) => {
@@ -51,7 +56,7 @@ const fn parked_on_the_way(request: &Request, kind: &EventKind) -> Option<ShardI
     }
 }
 
-/// A shard is parked once, if it was active; by who asks for a shard, only that one.
+/// Only an active shard is parked, and once. An acquire parks only its own shard.
 fn parks_once(seen: &Observation<'_>, model: &Model) -> Verdict {
     let parked = seen.events.iter();
     let parked = parked.filter_map(|event| parked_on_the_way(seen.request, &event.kind));
@@ -63,13 +68,13 @@ fn parks_once(seen: &Observation<'_>, model: &Model) -> Verdict {
             .is_some_and(|shard| shard.status == ShardStatus::Active);
         let is_meant = seen.request.shard_id().is_none_or(|asked| asked == shard);
         ensure(was_active && is_meant && known.insert(shard), || {
-            format!("a {} told that {shard} was parked", seen.request.label())
+            format!("a {} published that {shard} was parked", seen.request.label())
         })?;
     }
     Ok(())
 }
 
-/// To pause what is paused, or to resume what is not, is no event.
+/// Pausing a paused run, or resuming a running one, publishes no event.
 fn changes_something(seen: &Observation<'_>, model: &Model) -> bool {
     let paused = seen.run(model).is_some_and(|run| run.paused);
     match seen.request {

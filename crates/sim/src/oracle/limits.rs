@@ -1,5 +1,5 @@
-//! What fits: sizes, numbers, bytes, manifests and splits, worked out a second time and as simply
-//! as possible.
+//! Limits of sizes, numbers and bytes, and rules of manifests and splits. They are computed a
+//! second time, as simply as possible.
 
 use shardwright_contracts::SlabFull;
 use shardwright_contracts::limits::{
@@ -7,13 +7,13 @@ use shardwright_contracts::limits::{
 };
 
 use super::{Observation, Oracle, Verdict, ensure};
-use crate::model::{Demand, Model, ShardModel};
+use crate::model::{Allocation, Model, ShardModel};
 use crate::request::operation::{Checkpoint, Complete, ParkShard, SplitReplace, SplitResidual};
 use crate::request::{Cursor, Request, RequestExt, Shard, Spec, last_key};
 
 pub(super) const LIMITS: Oracle = Oracle::after(
     "limits",
-    "there are never more shards than allowed, and nothing accepted is longer than allowed",
+    "the number of shards and the length of every accepted value stay within their limits",
     judge,
 );
 
@@ -47,7 +47,7 @@ fn spec_fits(spec: &Spec) -> bool {
         && spec.metadata().len() <= MAX_METADATA_SIZE
 }
 
-/// Whether a list of shards can be registered.
+/// Whether a list of shards is a valid manifest.
 pub(super) fn is_manifest(shards: &[Shard]) -> bool {
     let mut ids: Vec<_> = shards.iter().map(|shard| shard.shard).collect();
     ids.sort_unstable();
@@ -73,8 +73,8 @@ fn stands_in(cursor: &Cursor, spec: &Spec) -> bool {
         }
 }
 
-/// Whether the parts of a split divide a shard as it is: they tile it, and none claims more than
-/// the shard has done. The left part of a residual split has to keep the shard's cursor.
+/// Whether the parts of a split tile a shard, and no part's cursor is ahead of the shard's. The
+/// left part of a residual split has to keep the shard's cursor.
 pub(super) fn divides(parts: &[(&Spec, &Cursor)], shard: &ShardModel, keeps_cursor: bool) -> bool {
     let (Some((first, _)), Some((last, _))) = (parts.first(), parts.last()) else { return false };
     let (done, spec) = (last_key(&shard.cursor), shard.spec.as_ref());
@@ -87,42 +87,42 @@ pub(super) fn divides(parts: &[(&Spec, &Cursor)], shard: &ShardModel, keeps_curs
         && !(keeps_cursor && done.is_some_and(|key| key >= first.as_ref().end()))
 }
 
-/// Whether there was no room for something that was requested, by what was reported of it.
-pub(super) fn was_lacking(seen: &Observation<'_>, model: &Model, told: &SlabFull) -> bool {
-    // There are as many handles as all shards that may be can need.
-    let SlabFull::Bytes { requested, free, capacity } = *told else { return false };
+/// Whether the reported lack of bytes is true for a part of the request.
+pub(super) fn was_full(seen: &Observation<'_>, model: &Model, reason: &SlabFull) -> bool {
+    // There are enough handles for the most shards that are allowed.
+    let SlabFull::Bytes { requested, free, capacity } = *reason else { return false };
     if model.bytes_capacity != Some(capacity) {
         return false;
     }
     let mut room = model.room();
-    // What the same request has stored before it failed was taken for that moment.
-    demands(seen, model).into_iter().any(|demand| {
-        let is_it = demand.bytes() == requested
+    // The parts that the request stored before it failed were allocated at that moment.
+    allocations(seen, model).into_iter().any(|allocation| {
+        let is_it = allocation.bytes() == requested
             && capacity.checked_sub(room.used()) == Some(free)
-            && room.may_lack(capacity, demand);
-        room.take(demand);
+            && room.may_fail(capacity, allocation);
+        room.take(allocation);
         is_it
     })
 }
 
-/// What a request needs room for, in the order in which it is stored.
-fn demands(seen: &Observation<'_>, model: &Model) -> Vec<Demand> {
+/// The allocations of a request, in the order in which they are made.
+fn allocations(seen: &Observation<'_>, model: &Model) -> Vec<Allocation> {
     match seen.request {
         Request::Checkpoint(Checkpoint { cursor, .. })
         | Request::Complete(Complete { cursor, .. }) => {
             let old = seen.shard(model).map(|shard| &shard.cursor);
-            Demand::of_cursor(cursor, old).into_iter().collect()
+            Allocation::of_cursor(cursor, old).into_iter().collect()
         }
-        Request::ParkShard(ParkShard { detail, .. }) => vec![Demand::Beside(detail.len())],
+        Request::ParkShard(ParkShard { detail, .. }) => vec![Allocation::Outside(detail.len())],
         Request::SplitReplace(SplitReplace { parts, .. }) => {
-            let spawned = Demand::of_spawned(parts.len());
+            let spawned = Allocation::of_spawned(parts.len());
             let parts = parts.iter().flat_map(|part| of_shard(&part.spec, &part.cursor));
             [spawned].into_iter().chain(parts).collect()
         }
         Request::SplitResidual(SplitResidual { narrowed, residual, .. }) => {
             let old = seen.shard(model).map_or(narrowed, |shard| &shard.spec);
-            let narrowed = Demand::of_spec_instead(narrowed, old);
-            vec![Demand::of_spawned(1), Demand::of_spec(residual), narrowed]
+            let narrowed = Allocation::of_replaced_spec(narrowed, old);
+            vec![Allocation::of_spawned(1), Allocation::of_spec(residual), narrowed]
         }
         request => {
             let shards = request.manifest().unwrap_or_default();
@@ -131,6 +131,6 @@ fn demands(seen: &Observation<'_>, model: &Model) -> Vec<Demand> {
     }
 }
 
-fn of_shard(spec: &Spec, cursor: &Cursor) -> impl Iterator<Item = Demand> + use<> {
-    [Demand::of_spec(spec)].into_iter().chain(Demand::of_cursor(cursor, None))
+fn of_shard(spec: &Spec, cursor: &Cursor) -> impl Iterator<Item = Allocation> + use<> {
+    [Allocation::of_spec(spec)].into_iter().chain(Allocation::of_cursor(cursor, None))
 }

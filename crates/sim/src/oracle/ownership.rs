@@ -1,4 +1,4 @@
-//! Who may hold a shard, and who may write to it.
+//! Oracles of holding a shard and writing to it.
 
 use std::num::NonZeroU32;
 
@@ -9,52 +9,52 @@ use crate::model::{Model, RunModel, ShardModel};
 use crate::request::{Reply, Request, RequestExt};
 use crate::visible;
 
-/// Judged on what two workers were allowed to write, not on what the record says of its owner.
+/// Judged by the writes that were accepted, not by the owner in the record.
 pub(super) const WRITER: Oracle = Oracle::before(
     "one writer per fence",
-    "of one shard and fence only one worker's writes are accepted, and fences of writes never fall",
+    "under one fence of a shard, only one worker's writes are accepted, and fences never fall",
     judge_writer,
 );
 
 pub(super) const FENCE: Oracle = Oracle::before(
     "fences rise",
-    "a shard's every new owner gets a fence above all earlier ones and not below the floor, \
-     and so does unparking",
+    "every grant and every unpark of a shard gives it a fence above all earlier ones and not below \
+     the floor",
     judge_fence,
 );
 
 pub(super) const HOLDER: Oracle = Oracle::before(
     "only the holder writes",
-    "a write is accepted only from the worker that holds the shard, under its fence, in its time, \
-     and a renewal lasts from now on and never shortens a lease",
+    "a write is accepted only from the holder, under its fence and before its deadline; a renewal \
+     lasts from now on and never shortens a lease",
     judge_holder,
 );
 
-pub(super) const HANDING_OUT: Oracle = Oracle::before(
-    "handing out",
-    "a shard is handed out only if nobody holds it and it has not failed too often, for the run's \
-     lease duration, and to no worker twice within its cooldown",
-    judge_handing_out,
+pub(super) const GRANTS: Oracle = Oracle::before(
+    "grants",
+    "a shard is granted only if it is free and has not failed too often, for the run's lease \
+     duration, and to no worker within its cooldown",
+    judge_grants,
 );
 
 pub(super) const PARKING: Oracle = Oracle::before(
     "parking",
-    "a shard that somebody tries to have parks itself only after as many attempts without progress \
-     as its run allows, for that reason, and in a run that hands out shards",
+    "an acquire or a claim parks a shard only after as many attempts without progress as its run \
+     allows, for that reason, and only in a run that grants shards",
     judge_parking,
 );
 
-/// Apart from the other, because it takes the moment at which the shard was parked. Where only the
-/// latest possible moment is known, that one counts.
+/// Separate from [`PARKING`], because it needs the time at which the shard was parked. Where only
+/// the latest possible time is known, that time counts.
 pub(super) const UNHELD: Oracle = Oracle::before(
     "parking and leases",
-    "a shard that somebody holds is not parked by another's attempt to have it",
+    "an acquire or a claim never parks a shard that has a holder",
     judge_unheld,
 );
 
 pub(super) const RUN_GATE: Oracle = Oracle::before(
     "run gate",
-    "nothing changes in a run that has ended, and a paused one hands out nothing",
+    "nothing changes in an ended run, and a paused run grants nothing",
     judge_run_gate,
 );
 
@@ -98,10 +98,10 @@ fn above_floor(fence: u64, model: &Model) -> Verdict {
 fn judge_holder(seen: &Observation<'_>, model: &Model) -> Verdict {
     let Some(lease) = seen.write() else { return Ok(()) };
     let Some(shard) = seen.shard(model) else {
-        return Err("a write to a shard that nobody made".into());
+        return Err("a write to an unknown shard".into());
     };
     let Some((owner, deadline)) = shard.lease else {
-        return Err("a write to a shard that nobody holds".into());
+        return Err("a write to a shard without a holder".into());
     };
     let fence = lease.fence().as_raw();
     ensure(fence == shard.fence, || format!("fence {fence} wrote, {} was granted", shard.fence))?;
@@ -120,34 +120,34 @@ fn judge_holder(seen: &Observation<'_>, model: &Model) -> Verdict {
     })
 }
 
-fn judge_handing_out(seen: &Observation<'_>, model: &Model) -> Verdict {
+fn judge_grants(seen: &Observation<'_>, model: &Model) -> Verdict {
     let Ok(Reply::Granted(granted)) = seen.outcome else { return Ok(()) };
     let lease = &granted.lease;
     let (Some(run), Some(tenant)) = (seen.run(model), model.tenants.get(&seen.tenant)) else {
-        return Err("handed out of a run that nobody made".into());
+        return Err("granted a shard of an unknown run".into());
     };
     let Some(shard) = run.shards.get(&lease.key().shard) else {
-        return Err("handed out a shard that nobody made".into());
+        return Err("granted an unknown shard".into());
     };
     ensure(shard.is_available_after(seen.now, model.skew_ms), || {
-        format!("handed out while {:?} and held until {:?}", shard.status, shard.lease)
+        format!("granted while {:?} and held until {:?}", shard.status, shard.lease)
     })?;
     let max = run.config.max_shard_retries.map_or(u32::MAX, NonZeroU32::get);
-    ensure(shard.fruitless < max, || format!("handed out after {} attempts", shard.fruitless))?;
+    ensure(shard.fruitless < max, || format!("granted after {} attempts", shard.fruitless))?;
     let until = seen.now.saturating_add(run.config.lease_duration_ms.get());
     ensure(lease.deadline() == until, || format!("until {}, not {until}", lease.deadline()))?;
     let worker = lease.owner();
     if matches!(seen.request, Request::Claim(_))
         && let Some(&after) = tenant.cooldowns.get(&worker)
     {
-        // A caller's clock that was set back may come before what the system has forgotten.
+        // A caller's clock that was set back may be before a cooldown that the system dropped.
         let fits = seen.now >= after || seen.now < run.latest;
         ensure(fits, || format!("{worker} claimed at {}, throttled until {after}", seen.now))?;
     }
     Ok(())
 }
 
-/// The shards that an attempt to acquire one parked on its way, and why.
+/// The shards that an acquire or a claim parked on the way, and why.
 fn parked<'m>(
     seen: &Observation<'_>,
     model: &'m Model,
@@ -196,7 +196,7 @@ fn judge_run_gate(seen: &Observation<'_>, model: &Model) -> Verdict {
         })?;
     }
     if matches!(seen.outcome, Ok(Reply::Granted(_))) {
-        ensure(!run.paused, || "a paused run handed out a shard".into())?;
+        ensure(!run.paused, || "a paused run granted a shard".into())?;
     }
     let of_shards = matches!(seen.request, Request::Claim(_)) || seen.request.shard().is_some();
     ensure(!of_shards || seen.executed().is_none() || run.status == RunStatus::Active, || {

@@ -1,4 +1,4 @@
-//! How far shards and runs are, and that nothing is left out.
+//! Oracles of progress and completeness.
 
 use shardwright_contracts::LogicalTime;
 use shardwright_coordination::{RunProgress, RunStatus, ShardFilter, ShardStatus, ShardSummary};
@@ -11,11 +11,11 @@ use crate::visible::RunView;
 
 pub(super) const CURSOR: Oracle = Oracle::before(
     "cursors",
-    "an accepted cursor stands in its shard and never behind an earlier one",
+    "an accepted cursor is in its shard's range and never before an earlier one",
     judge_cursor,
 );
 
-/// Recomputed from the listing: a leaf is a shard that its children have not replaced.
+/// Computed from the listing. A leaf is a shard that no children have replaced.
 pub(super) const TILING: Oracle = Oracle::after(
     "tiling",
     "after every registration and split the leaves tile the manifest, with no gap and no overlap",
@@ -30,16 +30,17 @@ pub(super) const COMPLETENESS: Oracle = Oracle::after(
 
 pub(super) const WATERMARK: Oracle = Oracle::both(
     "watermark",
-    "the watermark never goes back, and accepted work covers every key below it",
+    "the watermark never moves back, and accepted work covers every key below it",
     never_back,
     all_below_is_done,
 );
 
 pub(super) const COUNTERS: Oracle = Oracle::before(
     "counters equal a recount",
-    "progress counts, and filtered lists contain, just what a count of all shards finds",
+    "progress and filtered lists equal a recount of all shards",
     judge_counters,
-);
+)
+.of_answers();
 
 fn judge_cursor(seen: &Observation<'_>, model: &Model) -> Verdict {
     let (
@@ -77,9 +78,9 @@ fn tile<'v>(
 ) -> Verdict {
     let mut reached = start;
     while reached < end {
-        let Some(leaf) = leaves.next() else { return Err(format!("nothing covers {reached:?}")) };
+        let Some(leaf) = leaves.next() else { return Err(format!("no leaf covers {reached:?}")) };
         ensure(*leaf.start == *reached && *leaf.end > *reached, || {
-            format!("{:?}..{:?} follows what ends at {reached:?}", leaf.start, leaf.end)
+            format!("{:?}..{:?} follows a leaf that ends at {reached:?}", leaf.start, leaf.end)
         })?;
         reached = &leaf.end;
     }
@@ -132,7 +133,7 @@ fn judge_counters(seen: &Observation<'_>, _: &Model) -> Verdict {
     }
 }
 
-fn agree(view: &RunView, told: &RunProgress, now: LogicalTime) -> Verdict {
+fn agree(view: &RunView, shown: &RunProgress, now: LogicalTime) -> Verdict {
     let count = |status| view.shards.iter().filter(|shard| shard.status == status).count() as u32;
     let leased = view.shards.iter().filter(|shard| is_leased(shard, now)).count() as u32;
     let counted = [
@@ -142,8 +143,8 @@ fn agree(view: &RunView, told: &RunProgress, now: LogicalTime) -> Verdict {
         count(ShardStatus::Parked),
         leased,
     ];
-    let told = [told.active, told.done, told.split, told.parked, told.leased];
-    ensure(told == counted, || format!("progress shows {told:?}, a recount finds {counted:?}"))
+    let shown = [shown.active, shown.done, shown.split, shown.parked, shown.leased];
+    ensure(shown == counted, || format!("progress shows {shown:?}, a recount finds {counted:?}"))
 }
 
 fn is_leased(shard: &ShardSummary, now: LogicalTime) -> bool {

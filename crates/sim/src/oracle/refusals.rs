@@ -1,9 +1,11 @@
+//! The oracle of refusals.
+
 use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
 
 use super::effects::remembered;
-use super::limits::{divides, is_manifest, was_lacking};
+use super::limits::{divides, is_manifest, was_full};
 use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::{Model, RunModel, ShardModel};
 use crate::request::operation::{
@@ -12,21 +14,21 @@ use crate::request::operation::{
 };
 use crate::request::{Cursor, Request, RequestExt, last_key};
 
-/// With the oracles that say what may be accepted this one closes the circle: what could have
-/// been accepted is not refused.
+/// Complements the oracles of what may be accepted: an acceptable request is not refused.
 pub(super) const ORACLE: Oracle = Oracle::before(
     "refusals are true",
-    "a refusal's reason is true, with all that it tells",
+    "the reason of every refusal is true, with all its details",
     judge,
-);
+)
+.of_answers();
 
 fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     let Err(refusal) = seen.outcome else { return Ok(()) };
     let run = seen.run(model);
     let holds = match refusal {
         CoordError::RunNotFound(_) => run.is_none(),
-        CoordError::RunAlreadyExists(_) => run.is_some_and(|run| asks_config(seen, run)),
-        CoordError::ConfigMismatch(_) => run.is_some_and(|run| !asks_config(seen, run)),
+        CoordError::RunAlreadyExists(_) => run.is_some_and(|run| has_config(seen, run)),
+        CoordError::ConfigMismatch(_) => run.is_some_and(|run| !has_config(seen, run)),
         CoordError::ShardNotFound(_) => seen.shard(model).is_none(),
         CoordError::TenantMismatch(_) => {
             seen.request.lease().is_some_and(|lease| lease.tenant() != seen.tenant)
@@ -39,17 +41,17 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         }
         CoordError::ShardLimitExceeded(_) => over_limit(seen, model),
         CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => over_limit(seen, model),
-        CoordError::Throttled(told) => match seen.request {
+        CoordError::Throttled(reason) => match seen.request {
             Request::Claim(Claim { worker, .. }) => {
                 model.tenants.get(&seen.tenant).is_some_and(|tenant| {
-                    seen.now < told.retry_after
-                        && tenant.cooldowns.get(worker) == Some(&told.retry_after)
+                    seen.now < reason.retry_after
+                        && tenant.cooldowns.get(worker) == Some(&reason.retry_after)
                 })
             }
             _ => false,
         },
-        CoordError::ResourceExhausted(told) => was_lacking(seen, model, told),
-        // Whether nothing was free is for the oracle of capacity hints to say.
+        CoordError::ResourceExhausted(reason) => was_full(seen, model, reason),
+        // The oracle of capacity hints judges whether a shard was free.
         CoordError::NoneAvailable(_) => true,
         CoordError::BackendError(_) => false,
         _ => match (run, seen.shard(model)) {
@@ -60,7 +62,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     ensure(holds, || format!("a {} was refused: {refusal:?}", seen.request.label()))
 }
 
-fn asks_config(seen: &Observation<'_>, run: &RunModel) -> bool {
+fn has_config(seen: &Observation<'_>, run: &RunModel) -> bool {
     match seen.request {
         Request::CreateRun(CreateRun { config, .. })
         | Request::CreateRunWithShards(CreateRunWithShards { config, .. }) => *config == run.config,
@@ -86,21 +88,21 @@ fn of_run(
     shard: Option<&ShardModel>,
 ) -> bool {
     match refusal {
-        CoordError::RunNotActive(told) => {
-            told.status == run.status && run.status != RunStatus::Active
+        CoordError::RunNotActive(reason) => {
+            reason.status == run.status && run.status != RunStatus::Active
         }
-        CoordError::RunTerminal(told) => told.status == run.status && run.status.is_terminal(),
-        CoordError::WrongStatus(told) => {
+        CoordError::RunTerminal(reason) => reason.status == run.status && run.status.is_terminal(),
+        CoordError::WrongStatus(reason) => {
             let starts_from = match seen.request {
                 request if request.manifest().is_some() => RunStatus::Initializing,
                 _ => RunStatus::Active,
             };
-            told.status == run.status && run.status != starts_from
+            reason.status == run.status && run.status != starts_from
         }
-        CoordError::RunUnfinished(told) => {
+        CoordError::RunUnfinished(reason) => {
             let active = run.count(ShardStatus::Active);
             let parked = run.count(ShardStatus::Parked);
-            (told.active, told.parked) == (active, parked) && active + parked > 0
+            (reason.active, reason.parked) == (active, parked) && active + parked > 0
         }
         CoordError::RunPaused(_) => run.paused,
         CoordError::FenceExhausted(_) => match shard {
@@ -111,12 +113,12 @@ fn of_run(
             (Request::RequestSplit(RequestSplit { key, requester, .. }), Some(shard)) => {
                 let open = shard.open_request(seen.now);
                 open.is_some_and(|open| open.requester != *requester)
-                    || run.has_asked(*requester, seen.now, key.shard)
+                    || run.has_open_request(*requester, seen.now, key.shard)
             }
             _ => false,
         },
-        CoordError::RetriesExhausted(told) => shard.is_some_and(|shard| {
-            told.attempts == shard.fruitless
+        CoordError::RetriesExhausted(reason) => shard.is_some_and(|shard| {
+            reason.attempts == shard.fruitless
                 && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max.get())
         }),
         _ => shard.is_some_and(|shard| of_shard(seen, shard, skew_ms, refusal)),
@@ -130,34 +132,34 @@ fn of_shard(
     refusal: &CoordError,
 ) -> bool {
     match (refusal, seen.request) {
-        (CoordError::ShardTerminal(told), _) => {
-            told.status == shard.status && shard.status.is_terminal()
+        (CoordError::ShardTerminal(reason), _) => {
+            reason.status == shard.status && shard.status.is_terminal()
         }
-        (CoordError::NotParked(told), _) => {
-            told.status == shard.status && shard.status != ShardStatus::Parked
+        (CoordError::NotParked(reason), _) => {
+            reason.status == shard.status && shard.status != ShardStatus::Parked
         }
-        (CoordError::StaleFence(told), request) => request.lease().is_some_and(|lease| {
+        (CoordError::StaleFence(reason), request) => request.lease().is_some_and(|lease| {
             let holds = shard.lease.is_some_and(|(owner, _)| owner == lease.owner());
-            // The model knows that a lease below the floor is not held.
-            (told.current.as_raw(), told.presented) == (shard.fence, lease.fence())
-                && (told.presented != told.current || !holds)
+            // In the model, a lease below the floor is not held.
+            (reason.current.as_raw(), reason.presented) == (shard.fence, lease.fence())
+                && (reason.presented != reason.current || !holds)
         }),
-        (CoordError::LeaseExpired(told), _) => shard.lease.is_some_and(|(_, deadline)| {
-            told.deadline <= told.now
-                && (told.deadline == deadline || shard.unbound)
-                && (seen.now..=seen.until).contains(&told.now)
+        (CoordError::LeaseExpired(reason), _) => shard.lease.is_some_and(|(_, deadline)| {
+            reason.deadline <= reason.now
+                && (reason.deadline == deadline || shard.unbound)
+                && (seen.now..=seen.until).contains(&reason.now)
         }),
-        (CoordError::AlreadyLeased(told), _) => {
-            shard.lease == Some((told.current_owner, told.deadline))
+        (CoordError::AlreadyLeased(reason), _) => {
+            shard.lease == Some((reason.current_owner, reason.deadline))
                 && !shard.is_available_after(seen.now, skew_ms)
         }
         (
-            CoordError::SplitRequestOver(told),
+            CoordError::SplitRequestOver(reason),
             Request::RequestSplit(RequestSplit { patience_ms, .. }),
-        ) => *patience_ms == 0 && told.expires_at == seen.now,
+        ) => *patience_ms == 0 && reason.expires_at == seen.now,
         (CoordError::NotLeased(_), _) => shard.holder(seen.now).is_none(),
-        (CoordError::SplitDeclined(told), _) => {
-            shard.declined_until == Some(told.not_before) && seen.now < told.not_before
+        (CoordError::SplitDeclined(reason), _) => {
+            shard.declined_until == Some(reason.not_before) && seen.now < reason.not_before
         }
         (refusal, request) => of_holder(request, shard, refusal),
     }

@@ -1,4 +1,4 @@
-//! Bugs planted in clusters: in what a node stores, in its objects, and in calls to them.
+//! Bugs planted in clusters: in commits of nodes, in objects, and in calls to objects.
 
 use std::sync::Arc;
 
@@ -13,31 +13,33 @@ use super::bugs;
 use super::tamper::{self, Tamper};
 use crate::clusters;
 use crate::oracle::Finding;
+use crate::runtime::direct::current;
 
 bugs! {
-    /// A bug in what nodes, gates and leaders do.
+    /// A bug in nodes, gates or leaders.
     ClusterBug, within 200 seeds, in worlds of live {
-        LeaderUncompared: Store, 56, "leading" = "targets are written without comparing the leader";
+        LeaderUncompared: Store, 56, "leadership" =
+            "targets are written without comparing the leader";
         MembershipUncompared: Store, 18, "claims" =
             "a claim compares neither its node's membership nor its predecessor's";
         FenceKept: Store, 0, "claims" = "a claim gets no new fence";
         LimitsIgnored: Config, 2, "budgets" = "any number of shards is in flight";
-        CooldownIgnored: Config, 0, "no round trips" = "a shard may be moved again at once";
-        StuckForever: Config, 0, "taking over" =
-            "a shard that is not claimed keeps its target for ever";
-        MemberOutlivesSession: Store, 0, "rest" = "a node stays a member after its session";
-        RelistSkipped: Store, 0, "rest" = "a view that missed a change is not listed again";
+        CooldownIgnored: Config, 1, "no round trips" = "a shard may be moved again at once";
+        StuckForever: Config, 0, "takeover" =
+            "a shard that is not claimed keeps its target forever";
+        MemberOutlivesSession: Store, 0, "convergence" = "a node stays a member after its session";
+        RelistSkipped: Store, 34, "convergence" = "a view that missed a change is not listed again";
         NestedNotAdmitted: Objects, 52, "planned moves fail no call" =
-            "a draining shard does not admit parts of calls that run in it";
+            "a draining shard does not admit nested calls of calls that run in it";
         CallsNotAwaited: Objects, 0, "eviction" = "a shard is handed over while calls run in it";
         ReleasedBeforeEvicted: Objects, 0, "eviction" =
             "a shard is released before its objects are gone";
         FenceNotPassed: Objects, 0, "one writer per fence" =
             "objects do not get the fence of the claim";
         SessionIgnored: Store, 6, "only the holder serves" =
-            "a node serves on after its session may be over";
-        SecondPlace: Objects, 0, "reads are not stale" = "an object gets a second place in memory";
-        DeadlineForgotten: Calls, 0, "answers come in time" = "a call waits beyond its deadline";
+            "a node keeps serving after its session may have ended";
+        SecondPlace: Objects, 0, "reads are not stale" = "an object is active twice on its node";
+        DeadlineForgotten: Calls, 0, "deadlines are kept" = "a call waits beyond its deadline";
         LossPanics: Objects, 0, "assertions" =
             "a node panics when it finds that it has lost a shard";
         UnknownRetried: Calls, 0, "no increment is lost" =
@@ -49,7 +51,7 @@ fn live(bug: ClusterBug, seed: u64) -> Vec<Finding> {
     clusters::live_with(seed, clusters::ACTS, false, Some(bug)).findings
 }
 
-/// The configuration that leaders plan by.
+/// Changes the configuration by which leaders plan.
 pub(crate) fn plans_by(bug: Option<ClusterBug>, config: &mut ClusterConfig) {
     match bug {
         Some(ClusterBug::LimitsIgnored) => {
@@ -63,7 +65,7 @@ pub(crate) fn plans_by(bug: Option<ClusterBug>, config: &mut ClusterConfig) {
     }
 }
 
-/// What a bug changes between a process of a cluster and the store.
+/// A bug between a process of a cluster and the store.
 pub(crate) struct ClusterTamper {
     bug: ClusterBug,
     keys: ClusterKeys,
@@ -87,10 +89,7 @@ impl ClusterTamper {
         let Write::Put { key, value, session } = write else { return None };
         let decode = |value: &[u8]| ShardClaimRecord::decode(value).ok();
         let claim = decode(value).filter(|_| self.is_claim(key))?.claim;
-        let moment = store.revision();
-        let before = store.inspect(|state| state.load(std::slice::from_ref(key), moment));
-        let before = before.values.into_iter().next().flatten()?;
-        let fence = decode(&before.value)?.claim.fence;
+        let fence = decode(&current(store, key)?.value)?.claim.fence;
         let value = ShardClaimRecord { claim: Claim { fence, ..claim } }.encode();
         Some(Write::Put { key: key.clone(), value, session: *session })
     }

@@ -7,77 +7,43 @@ use std::thread;
 
 use super::{Bug, Defect};
 
-/// The name of the threads that search. Panics are expected there.
+/// Name of the threads that search. Panics are expected there.
 const THREAD: &str = "planted";
 
-/// How a planted bug was caught.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detection {
-    /// The seed whose world showed it.
-    pub seed: u64,
-    /// The oracles that saw it in the step that gave it away.
-    pub oracles: Vec<&'static str>,
-}
-
-/// A bug and how it was caught, if it was.
-#[derive(Clone, Debug)]
+/// A bug, and where it was detected.
+#[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// The bug's row.
     pub defect: Defect,
-    /// None if it escaped.
-    pub detection: Option<Detection>,
+    /// The seed in whose world the row's oracle detected the bug. None if the bug escaped.
+    pub seed: Option<u64>,
 }
 
-/// Looks for every bug of one kind of world. The results have the order of the table.
+/// Searches for every bug of one kind of world. The results have the order of the table.
 #[must_use]
 pub fn find_all<B: Bug>() -> Vec<Found> {
     find_named::<B>("")
 }
 
-/// Looks for the bugs whose names contain `name`.
+/// Searches for the bugs whose names contain `name`.
 #[must_use]
 pub fn find_named<B: Bug>(name: &str) -> Vec<Found> {
     let named = B::ALL.iter().copied().filter(|bug| bug.defect().name.contains(name));
     let named: Vec<B> = named.collect();
-    each(&named, |bug| Found { defect: bug.defect(), detection: find(*bug) })
+    each(&named, |bug| Found { defect: bug.defect(), seed: find(*bug) })
 }
 
-/// Looks for one bug: in the world of its recorded seed, then in those of the first seeds.
+/// Searches for one bug, in the world of its recorded seed, then in those of the first seeds.
 ///
-/// A detection by the recorded oracle is preferred to one by another.
-pub fn find<B: Bug>(bug: B) -> Option<Detection> {
+/// Returns the first seed in whose world the row's oracle detects the bug. A finding of another
+/// oracle does not count: it does not show that the row's oracle works.
+pub fn find<B: Bug>(bug: B) -> Option<u64> {
     let Defect { seed, caught_by, .. } = bug.defect();
-    let mut other = None;
-    for seed in std::iter::once(seed).chain(0..B::SEEDS_MAX) {
-        match caught(bug, seed) {
-            Some(detection) if detection.oracles.contains(&caught_by) => return Some(detection),
-            detection => other = other.or(detection),
-        }
-    }
-    other
+    let is_detected = |seed: &u64| bug.live(*seed).iter().any(|it| it.oracle == caught_by);
+    std::iter::once(seed).chain(0..B::SEEDS_MAX).find(is_detected)
 }
 
-/// Looks for a bug that a given oracle catches, in the worlds of the first seeds. Bugs whose row
-/// names the oracle come first.
-#[must_use]
-pub fn find_with<B: Bug>(oracle: &str) -> Option<Detection> {
-    let is_its = |bug: &B| bug.defect().caught_by == oracle;
-    let (its, others): (Vec<B>, Vec<B>) = B::ALL.iter().copied().partition(is_its);
-    [its, others].into_iter().find_map(|bugs| {
-        (0..B::SEEDS_MAX).find_map(|seed| {
-            let catches = each(&bugs, |bug| caught(*bug, seed));
-            catches.into_iter().flatten().find(|detection| detection.oracles.contains(&oracle))
-        })
-    })
-}
-
-fn caught<B: Bug>(bug: B, seed: u64) -> Option<Detection> {
-    let findings = bug.live(seed);
-    let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
-    (!oracles.is_empty()).then_some(Detection { seed, oracles })
-}
-
-/// Does something for each, on all cores.
+/// Runs `act` for each, on all cores.
 fn each<T: Sync, R: Send>(all: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
     expect_panics();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -99,7 +65,7 @@ fn each<T: Sync, R: Send>(all: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
 }
 
 /// Lets searching threads panic without a message. A planted bug may trip an assertion of the
-/// product: that is a detection, not a crash.
+/// product, which is a detection.
 fn expect_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -19,14 +19,14 @@ use super::clusters::ClusterBug;
 use crate::runtime::executor::{Clockwork, TaskOwner};
 use crate::runtime::link::Link;
 
-/// A type of objects with a bug around it, or with none.
+/// An object type with a bug around it, if one is planted.
 pub(crate) struct DoctoredType<T> {
     pub(crate) inner: T,
     pub(crate) bug: Option<ClusterBug>,
     pub(crate) node: EarlyRelease,
 }
 
-/// An object, and the second one of the same name that only a bug makes.
+/// An object, and a second one of the same name that only a bug creates.
 pub(crate) struct DoctoredObject<O> {
     first: O,
     second: Option<O>,
@@ -95,7 +95,7 @@ impl<T: ObjectType> ObjectType for DoctoredType<T> {
     }
 }
 
-/// A node that releases shards before it should, beside the product.
+/// Releases a node's shards too early, past the product.
 pub(crate) struct EarlyRelease {
     pub(crate) link: Link,
     pub(crate) keys: ClusterKeys,
@@ -111,7 +111,7 @@ impl EarlyRelease {
         loaded.ok()?.values.into_iter().next().flatten()
     }
 
-    /// Whether a shard has another target than this node.
+    /// Whether the target of a shard is another node.
     async fn is_to_go(&self, shard: ShardId) -> bool {
         let Ok(chunk) = self.chunks.chunk_of(shard) else { return false };
         let Some(found) = self.read(&ClusterKey::TargetChunk(chunk)).await else { return false };
@@ -138,20 +138,20 @@ impl EarlyRelease {
             .put(stored, value)
             .build();
         if let Ok(commit) = commit {
-            // It fails as any commit may.
+            // The commit may fail. Then the shard stays held.
             let _outcome = self.link.commit(commit).await;
         }
     }
 
     fn panic(&self) {
         self.clock.spawn(TaskOwner::Process(self.process), async {
-            // Without the message that a panic prints.
+            // Panics without printing a message.
             std::panic::resume_unwind(Box::new("a shard was lost"));
         });
     }
 }
 
-/// A transport that repeats calls with unknown outcome, while there is time.
+/// A transport that retries calls with unknown outcome until their deadline.
 pub(crate) struct RetryingTransport<T> {
     pub(crate) inner: T,
     pub(crate) clock: Clockwork,

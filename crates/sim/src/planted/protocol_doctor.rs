@@ -1,7 +1,6 @@
 //! What a bug changes around the in-memory backend.
 //!
-//! A request is changed or swallowed on its way, calls are added, and the answer, the view and the
-//! events are changed on their way back.
+//! A bug changes or drops a request, adds calls, or changes the answer, the view or the events.
 
 mod answers;
 mod calls;
@@ -11,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::{
-    CoordinationBackend, HolderNotice, IdempotentOutcome, Lease, RestoredShardState, RunConfig,
-    RunStatus, RunTransition, StateTransitionEvent,
+    CapacityHint, CoordinationBackend, HolderNotice, IdempotentOutcome, Lease, RestoredShardState,
+    RunConfig, RunStatus, RunTransition, StateTransitionEvent,
 };
 
 use super::protocol::ProtocolBug;
@@ -20,7 +19,7 @@ use crate::request::operation::{self, CreateRun, CreateRunWithShards, RequestSpl
 use crate::request::{Answer, Reply, Request, RequestExt, applied, spawned};
 use crate::visible::RunView;
 
-/// Op ids from here on are a bug's own.
+/// The first op id of calls that a bug adds.
 const OWN_OPS: u64 = 1 << 50;
 
 type Address = (TenantId, RunId);
@@ -33,17 +32,16 @@ pub(crate) struct Doctored<B> {
 }
 
 impl<B: CoordinationBackend> Doctored<B> {
-    pub(crate) fn new(inner: B, bug: Option<ProtocolBug>, floor: u64) -> Self {
-        Self { inner, doctor: bug.map(|bug| ProtocolDoctor::new(bug, floor)) }
+    pub(crate) fn new(inner: B, bug: Option<ProtocolBug>) -> Self {
+        Self { inner, doctor: bug.map(ProtocolDoctor::new) }
     }
 
-    pub(crate) const fn raise_floor(&mut self, floor: u64) {
-        if let Some(doctor) = &mut self.doctor {
-            doctor.floor = floor;
-        }
+    /// Whether the backend ignores that the fence floor rises.
+    pub(crate) fn ignores_floor(&self) -> bool {
+        self.doctor.as_ref().is_some_and(|doctor| doctor.bug == ProtocolBug::FloorIgnored)
     }
 
-    /// Changes what is seen of a run.
+    /// Changes the view of a run.
     pub(crate) fn show(&mut self, view: &mut RunView) {
         if let Some(doctor) = &mut self.doctor {
             doctor.show(view);
@@ -80,7 +78,7 @@ impl<B: CoordinationBackend> CoordinationBackend for Doctored<B> {
     }
 }
 
-/// The backend behind a bug, and the call that is made.
+/// The backend behind a bug, and the current call.
 struct Driver<'a> {
     backend: &'a mut dyn CoordinationBackend,
     now: LogicalTime,
@@ -88,33 +86,32 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn ask(&mut self, request: &Request) -> Answer {
+    fn call(&mut self, request: &Request) -> Answer {
         self.backend.call(self.now, self.tenant, request.as_ref())
     }
 
-    fn ask_at(&mut self, now: LogicalTime, request: &Request) -> Answer {
+    fn call_at(&mut self, now: LogicalTime, request: &Request) -> Answer {
         self.backend.call(now, self.tenant, request.as_ref())
     }
 
-    fn ask_as(&mut self, tenant: TenantId, request: &Request) -> Answer {
+    fn call_as(&mut self, tenant: TenantId, request: &Request) -> Answer {
         self.backend.call(self.now, tenant, request.as_ref())
     }
 }
 
-/// A bug around the backend of a world, and what it remembers.
+/// A bug around the backend of a world, and its state.
 struct ProtocolDoctor {
     bug: ProtocolBug,
-    floor: u64,
     next_op: u64,
     tenants: BTreeSet<TenantId>,
     configs: BTreeMap<Address, RunConfig>,
-    /// How each shard was last handed out.
+    /// The last grant of each shard.
     granted: BTreeMap<ShardPlace, RestoredShardState>,
-    /// How often each was handed out in a row, progress or not.
+    /// Number of grants of each shard in a row, whatever its progress.
     attempts: BTreeMap<ShardPlace, u32>,
-    /// Operations that took effect, by the record that remembers them.
+    /// Operations that took effect, by the record whose op log has them.
     executed: BTreeMap<(Address, Option<ShardId>), Vec<OpId>>,
-    /// What was split: the residual, or a later child, and the parent with its end before.
+    /// Splits: the residual or a later child, and the parent with its end before the split.
     residuals: BTreeSet<ShardPlace>,
     later_children: BTreeSet<ShardPlace>,
     last_children: BTreeSet<ShardPlace>,
@@ -122,15 +119,18 @@ struct ProtocolDoctor {
     unparked: BTreeSet<ShardPlace>,
     completed: BTreeMap<ShardPlace, LogicalTime>,
     asked: BTreeMap<(Address, WorkerId), ShardId>,
+    /// An earlier capacity hint of the backend.
+    earlier_capacity: Option<CapacityHint>,
+    /// Workers that found nothing to claim.
+    waiting: BTreeSet<(TenantId, RunId, WorkerId)>,
     statuses: BTreeMap<Address, RunStatus>,
     watermarked: BTreeSet<Address>,
 }
 
 impl ProtocolDoctor {
-    fn new(bug: ProtocolBug, floor: u64) -> Self {
+    fn new(bug: ProtocolBug) -> Self {
         Self {
             bug,
-            floor,
             next_op: OWN_OPS,
             tenants: BTreeSet::new(),
             configs: BTreeMap::new(),
@@ -144,6 +144,8 @@ impl ProtocolDoctor {
             unparked: BTreeSet::new(),
             completed: BTreeMap::new(),
             asked: BTreeMap::new(),
+            earlier_capacity: None,
+            waiting: BTreeSet::new(),
             statuses: BTreeMap::new(),
             watermarked: BTreeSet::new(),
         }
@@ -156,8 +158,9 @@ impl ProtocolDoctor {
         if let Some(answer) = self.swallow(driver, &sent) {
             return answer;
         }
+        self.call_before(driver, &mut sent);
         self.change_request(driver.tenant, &mut sent);
-        let first = driver.ask(&sent);
+        let first = driver.call(&sent);
         let mut answer = self.call_again(driver, &sent, first);
         self.remember(driver.tenant, request, &answer);
         self.change_answer(driver, request, &mut answer);
@@ -245,7 +248,7 @@ impl ProtocolDoctor {
     }
 }
 
-/// What answers a request that was accepted just now.
+/// The answer to a request that takes effect.
 fn done(request: &Request) -> Option<Reply> {
     Some(match request {
         Request::Checkpoint(_) => {
@@ -262,7 +265,7 @@ fn done(request: &Request) -> Option<Reply> {
     })
 }
 
-/// What answers a request that was accepted before.
+/// The answer to a replay.
 fn replayed(request: &Request) -> Option<Reply> {
     Some(match done(request)? {
         Reply::Noticed(_) => Reply::Noticed(IdempotentOutcome::Replayed(None)),

@@ -1,10 +1,10 @@
-//! What a bug changes around the stored engine's backend: requests and answers.
+//! Bugs around the stored engine's backend: changed requests and answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId};
-use shardwright_coordination::error::reason::{NoneAvailable, SplitAlreadyRequested};
+use shardwright_contracts::{RunId, ShardId, TenantId, WorkerId};
+use shardwright_coordination::error::reason::NoneAvailable;
 use shardwright_coordination::{
     Backend, CoordError, HolderNotice, IdempotentOutcome, InfraError, SplitRequest,
 };
@@ -13,8 +13,11 @@ use super::stored::StoredBug;
 use crate::request::operation::{CollectClaimCandidates, DeclineSplit, RequestSplit};
 use crate::request::{Answer, Reply, Request, RequestExt};
 
-/// How many claims in a row find nothing after a release that a bug hides.
+/// Number of claims in a row that find nothing after a hidden release.
 const HIDDEN_CLAIMS: u32 = 3;
+/// Offset between a requester's id and the id of the earlier requester that a bug invents. No world
+/// has so many workers.
+const ANOTHER_WORKER: u64 = 1 << 20;
 
 type Address = (TenantId, RunId);
 
@@ -24,14 +27,14 @@ pub(crate) struct StoredDoctor {
     memory: Mutex<Memory>,
 }
 
-/// What a bug remembers of earlier answers.
+/// Earlier answers that a bug uses.
 #[derive(Default)]
 struct Memory {
-    /// How a damaged shard failed, by run.
+    /// The failure of a damaged shard, by run.
     damaged: BTreeMap<Address, CoordError>,
-    /// What was last requested of a holder, by run.
+    /// The last split request to a holder, by run.
     requested: BTreeMap<Address, (ShardId, SplitRequest)>,
-    /// For how many claims a process does not know of its own release.
+    /// Number of further claims for which a process hides its own release.
     hidden: BTreeMap<(usize, Address), u32>,
 }
 
@@ -40,7 +43,7 @@ impl StoredDoctor {
         Self { bug, memory: Mutex::default() }
     }
 
-    /// Calls a process's backend past the bug.
+    /// Calls a process's backend with the bug.
     pub(crate) async fn call(
         &self,
         backend: &impl Backend,
@@ -51,12 +54,19 @@ impl StoredDoctor {
         if let Some(answer) = self.change_request(process, tenant, &mut request) {
             return answer;
         }
+        if let (StoredBug::RequestForestalled, Request::RequestSplit(split)) = (self.bug, &request)
+        {
+            let requester = WorkerId::from_raw(split.requester.as_raw() + ANOTHER_WORKER);
+            let earlier = Request::RequestSplit(RequestSplit { requester, ..*split });
+            // The earlier request may fail.
+            let _answer = backend.call(tenant, earlier.as_ref()).await;
+        }
         let mut answer = backend.call(tenant, request.as_ref()).await;
         self.change_answer(process, tenant, &request, &mut answer);
         answer
     }
 
-    /// Changes a request on its way; returns an answer if it is swallowed.
+    /// Changes a request before the backend gets it. Returns an answer if the request is dropped.
     fn change_request(
         &self,
         process: usize,
@@ -89,7 +99,7 @@ impl StoredDoctor {
         None
     }
 
-    /// Changes an answer on its way back.
+    /// Changes the answer of the backend.
     fn change_answer(
         &self,
         process: usize,
@@ -105,24 +115,14 @@ impl StoredDoctor {
             }
             (StoredBug::RootsHidden, Ok(Reply::Run(run))) => run.root_shards.clear(),
             (StoredBug::LeasesUncounted, Ok(Reply::Progress(progress))) => progress.leased = 0,
-            (StoredBug::HintsOverdue, Ok(answer)) => {
-                let hint = match answer {
-                    Reply::Granted(granted) => &mut granted.capacity,
-                    Reply::Renewed(renewed) => &mut renewed.capacity,
-                    _ => return,
-                };
-                hint.earliest_deadline = Some(LogicalTime::from_millis(1));
-            }
             (StoredBug::PauseMadeUp | StoredBug::RequestMisdirected, Ok(answer)) => {
                 self.change_notice(address, request, answer, &mut memory);
             }
-            (StoredBug::ReplayTells, Ok(Reply::Noticed(IdempotentOutcome::Replayed(notice)))) => {
+            (
+                StoredBug::ReplayNotifies,
+                Ok(Reply::Noticed(IdempotentOutcome::Replayed(notice))),
+            ) => {
                 *notice = Some(HolderNotice { paused: false, split_request: None });
-            }
-            (StoredBug::AskedEverywhere, Ok(Reply::Done)) => {
-                if let Request::RequestSplit(RequestSplit { key, .. }) = request {
-                    *outcome = Err(SplitAlreadyRequested { shard: key.shard }.into());
-                }
             }
             (
                 StoredBug::QuarantineSpreads,

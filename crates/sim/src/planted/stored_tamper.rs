@@ -1,10 +1,11 @@
-//! What a bug changes between a process of the stored engine and the store.
+//! Bugs between a process of the stored engine and the store.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
 use shardwright_coordination::{EventKind, RunStatus, ShardStatus, StateTransitionEvent};
 use shardwright_engine::codec::{ClockMarkRecord, Record};
@@ -21,30 +22,34 @@ use shardwright_store::{
 
 use super::stored::StoredBug;
 use super::tamper::{self, Tamper};
+use crate::runtime::direct::current;
 
-/// The revision of what a bug has made up.
+/// The revision of values that a bug invents.
 const MADE_UP: Revision = Revision::new(u64::MAX);
 
-/// Events that a bug publishes.
-pub(crate) type Rumours = Arc<Mutex<Vec<StateTransitionEvent>>>;
+/// Time that a bug adds to leases.
+const AN_HOUR_MS: u64 = 3_600_000;
 
-/// A bug on the line of one process, from its start to its end.
+/// Events that a bug adds.
+pub(crate) type AddedEvents = Arc<Mutex<Vec<StateTransitionEvent>>>;
+
+/// A bug on the link of one process, for one life of the process.
 pub(crate) struct StoredTamper {
     pub(crate) bug: StoredBug,
     pub(crate) keys: RunKeys,
     pub(crate) mark_interval_ms: u64,
-    pub(crate) rumours: Rumours,
+    pub(crate) rumours: AddedEvents,
     has_clock: AtomicBool,
     staged: Mutex<BTreeSet<(TenantId, RunId)>>,
 }
 
-/// What a commit does, as far as bugs choose by it.
+/// The properties of a commit by which bugs choose it.
 struct Draft<'a> {
     keys: &'a RunKeys,
     commit: &'a Commit,
     /// The shard whose progress it compares.
     own: Option<ShardKey>,
-    /// Whether it makes other shards beside that one.
+    /// Whether it creates other shards.
     is_split: bool,
 }
 
@@ -82,7 +87,7 @@ impl<'a> Draft<'a> {
         tamper::rewritten(self.commit, |write| (!is(write)).then(|| write.clone()))
     }
 
-    /// The commit with some writes that do not go with a session.
+    /// The commit with some writes bound to no session.
     fn unbound(&self, is: impl Fn(StoreKey) -> bool) -> Option<Commit> {
         let is = |write: &Write| self.keys.parse(write.key()).is_some_and(&is);
         tamper::rewritten(self.commit, |write| {
@@ -91,10 +96,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The commit with other values under some keys.
-    fn with_values(
-        &self,
-        change: impl Fn(StoreKey, &bytes::Bytes) -> Option<bytes::Bytes>,
-    ) -> Option<Commit> {
+    fn with_values(&self, change: impl Fn(StoreKey, &Bytes) -> Option<Bytes>) -> Option<Commit> {
         tamper::rewritten(self.commit, |write| {
             let Write::Put { key, value, session } = write else { return Some(write.clone()) };
             let changed = self.keys.parse(key).and_then(|place| change(place, value));
@@ -136,12 +138,9 @@ const fn is_watermark(key: StoreKey) -> bool {
     matches!(key, StoreKey::Watermark(..))
 }
 
-/// What a commit that compares a key as it is expects of it.
+/// The comparison that the current value of a key satisfies.
 fn found(store: &MemoryStore, key: &Key) -> Expect {
-    let moment = store.revision();
-    let loaded = store.inspect(|state| state.load(std::slice::from_ref(key), moment));
-    let found = loaded.values.into_iter().next().flatten();
-    found.map_or(Expect::Absent, |found| Expect::At(found.revision))
+    current(store, key).map_or(Expect::Absent, |found| Expect::At(found.revision))
 }
 
 impl StoredTamper {
@@ -149,10 +148,23 @@ impl StoredTamper {
         bug: StoredBug,
         keys: RunKeys,
         mark_interval_ms: u64,
-        rumours: Rumours,
+        rumours: AddedEvents,
     ) -> Self {
         let (has_clock, staged) = (AtomicBool::new(false), Mutex::default());
         Self { bug, keys, mark_interval_ms, rumours, has_clock, staged }
+    }
+
+    /// The write of an unparked shard with the fence that it had when it was parked.
+    fn with_parked_fence(&self, store: &MemoryStore, write: &Write) -> Option<Write> {
+        let Write::Put { key, value, session } = write else { return None };
+        self.keys.parse(key).filter(|key| is_progress(*key))?;
+        let before = ProgressRecord::decode(&current(store, key)?.value).ok()?;
+        let after = ProgressRecord::decode(value).ok()?;
+        if (before.status, after.status) != (ShardStatus::Parked, ShardStatus::Active) {
+            return None;
+        }
+        let value = ProgressRecord { fence: before.fence, ..after }.encode();
+        Some(Write::Put { key: key.clone(), value, session: *session })
     }
 
     fn changed(&self, store: &MemoryStore, commit: &Commit) -> Option<Commit> {
@@ -166,7 +178,7 @@ impl StoredTamper {
                 draft.uncompared(is_owner)
             }
             StoredBug::HolderParked if self.parks(commit) => draft.uncompared(is_owner),
-            // What else was decided without the owner compares the one that is there.
+            // Any other commit that expects no owner compares the current owner instead.
             StoredBug::HolderParked => tamper::rebuilt(
                 commit,
                 |it| match self.keys.parse(&it.key) {
@@ -177,11 +189,17 @@ impl StoredTamper {
                 },
                 |write| Some(write.clone()),
             ),
+            StoredBug::UnparkKeepsFence => tamper::rewritten(commit, |write| {
+                Some(self.with_parked_fence(store, write).unwrap_or_else(|| write.clone()))
+            }),
             StoredBug::QuotaUncompared => draft.uncompared(is_counter),
             StoredBug::WatermarkGoesBack => draft.uncompared(is_watermark),
             StoredBug::BindingOutlivesSession => draft.unbound(is_owner),
-            StoredBug::RequestOutlivesAsker => draft.unbound(|key| {
-                matches!(key, StoreKey::View(_, _, ViewKey::Ask(_) | ViewKey::Asker(_)))
+            StoredBug::RequestOutlivesRequester => draft.unbound(|key| {
+                matches!(
+                    key,
+                    StoreKey::View(_, _, ViewKey::SplitRequest(_) | ViewKey::Requester(_))
+                )
             }),
             StoredBug::EndedSessionIgnored => tamper::rebuilt(
                 commit,
@@ -274,12 +292,12 @@ impl StoredTamper {
     }
 
     fn is_decline(&self, key: &Key, value: &[u8]) -> bool {
-        matches!(self.keys.parse(key), Some(StoreKey::View(_, _, ViewKey::Ask(_))))
+        matches!(self.keys.parse(key), Some(StoreKey::View(_, _, ViewKey::SplitRequest(_))))
             && SplitRequestRecord::decode(value)
                 .is_ok_and(|ask| ask.slot.open.is_none() && ask.slot.not_before.is_some())
     }
 
-    /// Whether a commit changes a run that is there.
+    /// Whether a commit changes an existing run.
     fn is_known_run(&self, draft: &Draft<'_>) -> bool {
         let is_known = |it: &Expectation| {
             self.keys.parse(&it.key).is_some_and(is_run) && it.expect != Expect::Absent
@@ -287,14 +305,14 @@ impl StoredTamper {
         draft.commit.expectations().iter().any(is_known)
     }
 
-    /// The commit that also deletes what is not there.
+    /// The commit, changed so that it can apply twice.
     fn repeatable_wait(&self, commit: &Commit) -> Option<Commit> {
         let asker =
             commit.writes().iter().find_map(|write| match self.keys.parse(write.key()) {
                 Some(StoreKey::View(tenant, run, ViewKey::Waiting(worker)))
                     if matches!(write, Write::Put { .. }) =>
                 {
-                    Some(self.keys.asker(tenant, run, worker))
+                    Some(self.keys.requester(tenant, run, worker))
                 }
                 _ => None,
             })?;
@@ -308,7 +326,7 @@ impl StoredTamper {
         builder.build().ok()
     }
 
-    /// Whether a commit stages shards of a run after another one has.
+    /// Whether a commit stages further shards of a run.
     fn is_later_chunk(&self, commit: &Commit) -> bool {
         let draft = Draft::new(&self.keys, commit);
         let is_stage = |key| matches!(key, StoreKey::Stage(..));
@@ -320,7 +338,7 @@ impl StoredTamper {
             _ => None,
         });
         let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only puts stage anything; what is cleared before is deleted.
+        // Staging only puts keys. Clearing an earlier stage deletes them.
         let puts = commit.writes().iter().all(|write| matches!(write, Write::Put { .. }));
         puts && run.is_some_and(|run| !staged.insert(run))
     }
@@ -343,7 +361,7 @@ impl StoredTamper {
         }
     }
 
-    /// What is read of the owner of a shard.
+    /// The owner of a shard as a bug reads it.
     fn owner(
         &self,
         progress: Option<&ProgressRecord>,
@@ -369,9 +387,22 @@ impl StoredTamper {
     }
 }
 
+/// The record of an active run, changed to an ended one.
+fn as_ended(value: &[u8]) -> Option<Bytes> {
+    let run = RunHeadRecord::decode(value).ok().filter(|run| run.status == RunStatus::Active)?;
+    let completed_at = Some(run.created_at);
+    Some(RunHeadRecord { status: RunStatus::Done, paused: false, completed_at, ..run }.encode())
+}
+
+fn with_longer_lease(value: &[u8]) -> Option<Bytes> {
+    let binding = BindingRecord::decode(value).ok()?;
+    let deadline = binding.deadline.saturating_add(AN_HOUR_MS);
+    Some(BindingRecord { deadline, ..binding }.encode())
+}
+
 impl Tamper for StoredTamper {
     fn commit(&self, store: &MemoryStore, commit: Commit) -> Option<Commit> {
-        if self.bug == StoredBug::ToldBeforeStored {
+        if self.bug == StoredBug::PublishedBeforeStored {
             self.publish_early(&commit);
         }
         if self.bug == StoredBug::StartedBeforeStaged && self.is_later_chunk(&commit) {
@@ -386,9 +417,11 @@ impl Tamper for StoredTamper {
         outcome: Result<Revision, CommitError>,
     ) -> Result<Revision, CommitError> {
         match (self.bug, outcome) {
-            (StoredBug::UnknownToldAsDone, Err(CommitError::Unknown(_))) => Ok(store.revision()),
-            (StoredBug::UnknownToldAsNotApplied, Err(CommitError::Unknown(_))) => {
-                let fault = Fault::new(FaultKind::Unreachable, "the store takes nothing now");
+            (StoredBug::UnknownReturnedAsDone, Err(CommitError::Unknown(_))) => {
+                Ok(store.revision())
+            }
+            (StoredBug::UnknownReturnedAsNotApplied, Err(CommitError::Unknown(_))) => {
+                let fault = Fault::new(FaultKind::Unreachable, "the store accepts no commit");
                 Err(CommitError::NotApplied(fault))
             }
             (_, outcome) => outcome,
@@ -433,18 +466,14 @@ impl Tamper for StoredTamper {
     }
 
     fn scanned(&self, mut page: ScanPage) -> ScanPage {
-        if self.bug != StoredBug::ActiveCollected {
-            return page;
-        }
         for (key, found) in &mut page.entries {
-            let is_run = self.keys.parse(key).is_some_and(is_run);
-            let run = is_run.then(|| RunHeadRecord::decode(&found.value).ok()).flatten();
-            if let Some(run) = run.filter(|run| run.status == RunStatus::Active) {
-                let completed_at = Some(run.created_at);
-                let ended =
-                    RunHeadRecord { status: RunStatus::Done, paused: false, completed_at, ..run };
-                found.value = ended.encode();
-            }
+            let Some(key) = self.keys.parse(key) else { continue };
+            let changed = match self.bug {
+                StoredBug::ActiveCollected if is_run(key) => as_ended(&found.value),
+                StoredBug::LeasesReadAsLonger if is_owner(key) => with_longer_lease(&found.value),
+                _ => None,
+            };
+            found.value = changed.unwrap_or_else(|| found.value.clone());
         }
         page
     }

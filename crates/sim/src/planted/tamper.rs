@@ -1,4 +1,4 @@
-//! What a bug changes between a process and the store.
+//! The seam for bugs between a process and the store.
 
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{
@@ -6,14 +6,14 @@ use shardwright_store::{
     Write,
 };
 
-/// Changes what passes between one process and the store. By default, nothing.
+/// Changes requests and replies between one process and the store. By default, none.
 pub(crate) trait Tamper: Send + Sync {
-    /// Returns the commit that reaches the store; none if it is swallowed and answered as done.
+    /// Returns the commit that reaches the store, or none if it is dropped and answered as done.
     fn commit(&self, _store: &MemoryStore, commit: Commit) -> Option<Commit> {
         Some(commit)
     }
 
-    /// Returns what the sender of a commit is answered.
+    /// Returns the outcome that the sender of a commit gets.
     fn outcome(
         &self,
         _store: &MemoryStore,
@@ -22,22 +22,22 @@ pub(crate) trait Tamper: Send + Sync {
         outcome
     }
 
-    /// Returns what a load shows.
+    /// Returns the result of a load.
     fn loaded(&self, _keys: &[Key], snapshot: Snapshot) -> Snapshot {
         snapshot
     }
 
-    /// Returns what a scan shows.
+    /// Returns the result of a scan.
     fn scanned(&self, page: ScanPage) -> ScanPage {
         page
     }
 
-    /// Returns what the keeper of a session is answered.
+    /// Returns the result of a keep-alive.
     fn kept_alive(&self, outcome: Result<(), SessionError>) -> Result<(), SessionError> {
         outcome
     }
 
-    /// Whether a watch that lost a change goes on as if nothing had happened.
+    /// Whether a watch that lost a change continues without reporting a gap.
     fn swallows_gaps(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub(crate) struct Untouched;
 
 impl Tamper for Untouched {}
 
-/// Builds a commit that compares and writes something else than another.
+/// Builds a copy of a commit with other comparisons or writes.
 pub(crate) fn rebuilt(
     commit: &Commit,
     compares: impl Fn(&Expectation) -> Option<Expect>,
@@ -66,7 +66,7 @@ pub(crate) fn rebuilt(
         builder = builder.write(write);
     }
     if !is_guarded {
-        // A commit has to compare something.
+        // A commit needs at least one comparison.
         builder = builder.guard(Key::new("planted"), Expect::Absent);
     }
     builder.build().ok()

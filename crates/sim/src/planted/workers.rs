@@ -1,4 +1,4 @@
-//! Bugs planted around the worker loop: in its sink, its source and its environment.
+//! Bugs planted around the worker loop, and those in its sink, its source and its environment.
 
 use std::io;
 use std::time::Duration;
@@ -18,10 +18,28 @@ use crate::workers::source::{Numbers, first_at, key};
 use crate::workers::{ACTS, live_with};
 
 bugs! {
-    /// A bug in what surrounds the worker loop.
+    /// A bug around the worker loop.
     WorkerBug, within 200 seeds, in worlds of live {
+        RenewalDropped: Backend, 0, "no work beyond the lease" =
+            "a renewal is dropped and answered as done";
+        CheckpointDropped: Backend, 1, "all work is done after faults" =
+            "a checkpoint is dropped and answered as applied";
+        CompletionDropped: Backend, 0, "all work is done after faults" =
+            "the completion of a shard is dropped and answered as applied";
+        SplitDropped: Backend, 0, "no item is lost" =
+            "a split is dropped and answered as applied";
+        SplitRequestDropped: Backend, 0, "stragglers are split" =
+            "a split request is dropped and answered as made";
+        SuccessWithoutResult: Handler, 0, "no item is lost" =
+            "the handler reports success for some items without a result";
+        BatchHandedTwice: Handler, 0, "no work is repeated without a fault" =
+            "the handler gets every batch twice";
+        OutcomesReversed: Handler, 2, "results count once" =
+            "the handler returns the outcomes of a batch in reverse order";
+        HandlerStuck: Handler, 0, "all work is done after faults" =
+            "the handler never returns for some items";
         ResultDoubled: Sink, 0, "results count once" = "the sink appends some results twice";
-        ResultDropped: Sink, 0, "nothing is lost" =
+        ResultDropped: Sink, 0, "no item is lost" =
             "the sink accepts some results and keeps none of them";
         SyncSkipped: Sink, 0, "named results are durable" =
             "the sink acknowledges a sync before the bytes are durable";
@@ -31,18 +49,18 @@ bugs! {
             "the sink keeps one segment per shard, whatever the fence";
         SyncRefused: Sink, 0, "no work is repeated without a fault" =
             "the sink refuses every sync under an even fence";
-        ItemSkipped: Source, 0, "nothing is lost" = "the source leaves an item out of its pages";
-        ItemRepeated: Source, 0, "results count once" =
+        ItemSkipped: Source, 0, "no item is lost" = "the source leaves an item out of its pages";
+        ItemRepeated: Source, 0, "all work is done after faults" =
             "the source begins a page with the item before it";
         SplitInHand: Source, 0, "one holder works on an item" =
-            "the source proposes a split before what is being worked on";
+            "the source proposes a split before the items in progress";
         NothingLeft: Source, 0, "stragglers are split" =
             "the source estimates that nothing is left";
-        SourceStuck: Source, 0, "everything is done once faults stop" =
-            "the source fails for good behind some item";
-        ClockStandsStill: Environment, 0, "no work beyond the lease" =
-            "the monotonic clock stands still";
-        SleepsForever: Environment, 0, "everything is done once faults stop" =
+        SourceStuck: Source, 0, "all work is done after faults" =
+            "the source fails permanently after some item";
+        ClockStopped: Environment, 4, "no work beyond the lease" =
+            "the monotonic clock does not advance";
+        SleepsForever: Environment, 132, "all work is done after faults" =
             "a wait of more than 100 ms never ends";
     }
 }
@@ -51,11 +69,11 @@ fn live(bug: WorkerBug, seed: u64) -> Vec<Finding> {
     live_with(seed, ACTS, false, Some(bug)).findings
 }
 
-/// A part of a worker's surroundings, with a bug in it if one is planted.
+/// A part of a worker's environment, with a bug if one is planted.
 #[derive(Clone)]
 pub(crate) struct Doctored<T> {
-    inner: T,
-    bug: Option<WorkerBug>,
+    pub(super) inner: T,
+    pub(super) bug: Option<WorkerBug>,
 }
 
 impl<T> Doctored<T> {
@@ -74,7 +92,7 @@ impl Env for Doctored<SimEnv> {
 
     fn monotonic(&self) -> Duration {
         match self.bug {
-            Some(WorkerBug::ClockStandsStill) => Duration::from_secs(1_000),
+            Some(WorkerBug::ClockStopped) => Duration::from_secs(1_000),
             _ => self.inner.monotonic(),
         }
     }
@@ -94,10 +112,10 @@ impl Env for Doctored<SimEnv> {
     }
 }
 
-/// Which results are treated wrongly.
+/// Whether the bug affects this result.
 const EACH_RESULT: usize = 7;
 
-fn is_hit(result: &[u8]) -> bool {
+pub(super) fn is_hit(result: &[u8]) -> bool {
     result.iter().map(|byte| usize::from(*byte)).sum::<usize>().is_multiple_of(EACH_RESULT)
 }
 
@@ -165,8 +183,8 @@ impl Segment for Doctored<SharedSegment> {
     }
 }
 
-/// Which items are treated wrongly.
-const EACH_ITEM: u64 = 13;
+/// Whether the bug affects this item.
+pub(super) const EACH_ITEM: u64 = 13;
 
 impl Connector for Doctored<Numbers> {
     async fn page(
@@ -222,7 +240,7 @@ impl Connector for Doctored<Numbers> {
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
         let proposed = self.inner.propose_split(range, after, fraction).await?;
         Ok(match (self.bug, after) {
-            // What was handed out last may still be worked on.
+            // The last item that was returned may still be in progress.
             (Some(WorkerBug::SplitInHand), Some(after)) if proposed.is_some() => {
                 Some(after.to_vec())
             }

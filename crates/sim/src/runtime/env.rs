@@ -7,12 +7,12 @@ use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use super::executor::{Clockwork, TaskOwner};
 use crate::rng::Rng;
 
-/// Time, tasks and chance as one process has them.
+/// Time, tasks and randomness of one process.
 #[derive(Clone)]
 pub(crate) struct SimEnv {
     clock: Clockwork,
     process: usize,
-    /// How far the process's calendar is off.
+    /// Offset of the process's wall clock.
     off_ms: Arc<AtomicI64>,
     chance: Arc<Mutex<Rng>>,
 }

@@ -9,21 +9,21 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::rng::Rng;
 
-/// Which task.
+/// The id of a task.
 pub(crate) type TaskId = u64;
 
 type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// With whom a task lives and dies.
+/// The owner of a task. A task ends with its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskOwner {
     /// A process, by its number.
     Process(usize),
-    /// What is under way between processes and the store.
+    /// Messages in flight between processes and the store.
     Network,
 }
 
-/// The clock and the list of tasks, as tasks themselves reach them.
+/// The tasks' handle of the clock and the executor.
 #[derive(Clone)]
 pub(crate) struct Clockwork {
     shared: Arc<Shared>,
@@ -38,7 +38,7 @@ struct Shared {
 struct State {
     next_task: TaskId,
     next_timer: u64,
-    /// Tasks that can go on, in the order in which they were woken.
+    /// Runnable tasks, in the order in which they were woken.
     ready: Vec<TaskId>,
     spawned: Vec<(TaskId, TaskOwner, BoxedTask)>,
     timers: BTreeMap<(u64, u64), Waker>,
@@ -47,7 +47,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is inside is whole after every statement.
+        // The state is consistent after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,7 +66,7 @@ impl Clockwork {
         self.now_us() / 1_000
     }
 
-    /// The task that runs just now.
+    /// The running task.
     pub(crate) fn current(&self) -> Option<TaskId> {
         self.shared.lock().current
     }
@@ -89,7 +89,7 @@ impl Clockwork {
         poll_fn(|context| timer.poll(until, context)).await;
     }
 
-    /// What a future comes to within some time; none if it takes longer.
+    /// The output of a future, or none if it takes longer than the limit.
     pub(crate) async fn within<T>(
         &self,
         limit_us: u64,
@@ -107,7 +107,7 @@ impl Clockwork {
     }
 }
 
-/// Somebody who waits for a time.
+/// A wait until a time.
 struct Timer {
     shared: Arc<Shared>,
     key: Option<(u64, u64)>,
@@ -134,7 +134,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            // The waker goes after the lock does, because it may be the last of its task.
+            // The waker is dropped after the lock, because it may be the last of its task.
             let _waker = self.shared.lock().timers.remove(&key);
         }
     }
@@ -166,7 +166,7 @@ struct Task {
 pub(crate) struct Executor {
     clockwork: Clockwork,
     tasks: BTreeMap<TaskId, Task>,
-    /// Processes that stand still.
+    /// Paused processes.
     paused: BTreeSet<usize>,
 }
 
@@ -185,7 +185,7 @@ impl Executor {
         }
     }
 
-    /// Lets one task go on that can, whichever chance says; false if none can.
+    /// Runs one random runnable task. Returns false if there is none.
     pub(crate) fn run_one(&mut self, rng: &mut Rng) -> bool {
         self.adopt_spawned();
         let Some(id) = self.pick(rng) else { return false };
@@ -202,24 +202,31 @@ impl Executor {
     }
 
     fn pick(&self, rng: &mut Rng) -> Option<TaskId> {
-        let stands_still = |id: &TaskId| {
+        let is_paused = |id: &TaskId| {
             let home = self.tasks.get(id).map(|task| task.home);
             matches!(home, Some(TaskOwner::Process(index)) if self.paused.contains(&index))
         };
         let mut state = self.clockwork.shared.lock();
         let able: Vec<usize> = (0..state.ready.len())
-            .filter(|place| state.ready.get(*place).is_some_and(|id| !stands_still(id)))
+            .filter(|place| state.ready.get(*place).is_some_and(|id| !is_paused(id)))
             .collect();
         let place = *rng.pick(&able)?;
         Some(state.ready.remove(place))
     }
 
-    /// When the next of those who wait for a time goes on.
-    pub(crate) fn next_timer_us(&self) -> Option<u64> {
+    /// Advances to the first of some moments or of the timers, if that is later than now.
+    pub(crate) fn advance_to_first(&mut self, moments: impl IntoIterator<Item = Option<u64>>) {
+        let moments = moments.into_iter().chain([self.next_timer_us()]).flatten();
+        let now_us = self.clockwork.now_us();
+        self.advance_to(moments.min().unwrap_or(now_us).max(now_us));
+    }
+
+    /// When the next timer fires.
+    fn next_timer_us(&self) -> Option<u64> {
         self.clockwork.shared.lock().timers.keys().next().map(|(at, _)| *at)
     }
 
-    /// Moves the clock, and wakes whoever waited for it.
+    /// Advances the clock, and wakes the tasks whose timers are due.
     pub(crate) fn advance_to(&mut self, now_us: u64) {
         self.clockwork.shared.now_us.fetch_max(now_us, Ordering::Relaxed);
         loop {
@@ -235,15 +242,15 @@ impl Executor {
         }
     }
 
-    pub(crate) fn pause(&mut self, process: usize, stands_still: bool) {
-        if stands_still {
+    pub(crate) fn pause(&mut self, process: usize, is_paused: bool) {
+        if is_paused {
             self.paused.insert(process);
         } else {
             self.paused.remove(&process);
         }
     }
 
-    /// Ends all tasks of a process at once, wherever they are.
+    /// Drops all tasks of a process.
     pub(crate) fn kill(&mut self, process: usize) {
         self.adopt_spawned();
         let is_its = |task: &Task| task.home == TaskOwner::Process(process);
@@ -255,14 +262,14 @@ impl Executor {
         self.paused.remove(&process);
     }
 
-    /// Ends one task, wherever it is.
+    /// Drops one task.
     pub(crate) fn end(&mut self, id: TaskId) {
         self.adopt_spawned();
         drop(self.tasks.remove(&id));
     }
 }
 
-/// What a director has scheduled, in the order of time.
+/// The scheduled acts of a director, in order of time.
 pub(crate) struct Agenda<T> {
     entries: BTreeMap<(u64, u64), T>,
     next: u64,
@@ -316,37 +323,37 @@ mod tests {
     fn story(seed: u64) -> Vec<(u64, u64)> {
         let clockwork = Clockwork::new(0);
         let mut executor = Executor::new(clockwork.clone());
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         for name in 0..5_u64 {
-            let (told, clock) = (Arc::clone(&told), clockwork.clone());
+            let (seen, clock) = (Arc::clone(&seen), clockwork.clone());
             clockwork.spawn(TaskOwner::Network, async move {
                 for round in 0..3 {
                     clock.sleep_us(10 * round).await;
-                    told.lock().unwrap().push((clock.now_us(), name));
+                    seen.lock().unwrap().push((clock.now_us(), name));
                 }
             });
         }
         run(&mut executor, &mut Rng::new(seed));
-        Arc::into_inner(told).unwrap().into_inner().unwrap()
+        Arc::into_inner(seen).unwrap().into_inner().unwrap()
     }
 
     #[test]
-    fn the_same_seed_runs_tasks_in_the_same_order_and_another_in_another() {
+    fn seed_determines_the_order_of_tasks() {
         assert_eq!(story(1), story(1));
         assert_ne!(story(1), story(2));
         assert!(story(3).array_windows().all(|[one, other]| one.0 <= other.0));
     }
 
     #[test]
-    fn a_killed_process_does_nothing_more_and_a_paused_one_only_later() {
+    fn killed_process_stops_and_paused_process_resumes() {
         let clockwork = Clockwork::new(0);
         let mut executor = Executor::new(clockwork.clone());
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         for process in 0..3 {
-            let (told, clock) = (Arc::clone(&told), clockwork.clone());
+            let (seen, clock) = (Arc::clone(&seen), clockwork.clone());
             clockwork.spawn(TaskOwner::Process(process), async move {
                 clock.sleep_us(10).await;
-                told.lock().unwrap().push((process, clock.now_us()));
+                seen.lock().unwrap().push((process, clock.now_us()));
             });
         }
         let mut rng = Rng::new(1);
@@ -358,21 +365,21 @@ mod tests {
         executor.pause(1, false);
         executor.advance_to(60);
         run(&mut executor, &mut rng);
-        assert_eq!(*told.lock().unwrap(), [(2, 50), (1, 70)]);
+        assert_eq!(*seen.lock().unwrap(), [(2, 50), (1, 70)]);
     }
 
     #[test]
-    fn what_takes_too_long_is_given_up() {
+    fn future_beyond_its_limit_is_abandoned() {
         let clockwork = Clockwork::new(0);
         let mut executor = Executor::new(clockwork.clone());
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let (out, clock) = (Arc::clone(&told), clockwork.clone());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (out, clock) = (Arc::clone(&seen), clockwork.clone());
         clockwork.spawn(TaskOwner::Network, async move {
             let quick = clock.within(10, clock.sleep_us(5)).await;
             let slow = clock.within(10, clock.sleep_us(50)).await;
             out.lock().unwrap().push((quick, slow, clock.now_us()));
         });
         run(&mut executor, &mut Rng::new(1));
-        assert_eq!(*told.lock().unwrap(), [(Some(()), None, 15)]);
+        assert_eq!(*seen.lock().unwrap(), [(Some(()), None, 15)]);
     }
 }

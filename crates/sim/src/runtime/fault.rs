@@ -1,26 +1,26 @@
-//! What can go wrong between processes and the store, by name.
+//! Faults between processes and the store, by name.
 
 use crate::fault::faults;
 
 faults! {
-    /// Something that goes wrong around the store.
+    /// A fault around the store.
     StoreFault {
         CommitLost = "commit lost before it was applied",
         CommitLate = "commit applied after its sender had given up",
         CommitDuplicated = "commit delivered again later",
         ReplyLost = "reply lost after the commit was applied",
-        ConnectionReset = "connection reset, the outcome unknown",
+        ConnectionReset = "connection reset with unknown outcome",
         NotApplied = "commit refused as not applied",
         Overtaken = "commit overtaken by a later one",
         ReadFailed = "read failed",
         ReadStale = "read of an older state",
-        ScanMoved = "scan whose state was compacted away",
+        ScanMoved = "scan of a compacted state",
         WatchDelayed = "watch delayed",
         WatchBroken = "watch broken with a gap",
         WatchCompacted = "watch behind a compaction",
-        SessionEndedEarly = "session ended before its time",
-        SessionOutlived = "session outlived its time",
-        KeepAliveLost = "sign of life lost",
+        SessionEndedEarly = "session ended before its TTL",
+        SessionOutlived = "session outlived its TTL",
+        KeepAliveLost = "keep-alive lost",
         Compacted = "history compacted",
         DiskFull = "commit refused by a full disk",
         ConflictStorm = "storm of conflicting writes",
@@ -29,9 +29,9 @@ faults! {
         ProcessCrashed = "process crashed, its session left behind",
         ProcessPaused = "process paused",
         PausedBeyondLease = "process paused for longer than its leases",
-        ClockJumped = "calendar of a process set forward",
-        ClockSetBack = "calendar of a process set back",
-        CallAbandoned = "caller went away in the middle of a call",
+        ClockJumped = "wall clock of a process set forward",
+        ClockSetBack = "wall clock of a process set back",
+        CallAbandoned = "call abandoned by its caller",
         RecordDamaged = "record damaged",
         Retried = "unknown outcome retried with the same op id",
         GaveUp = "unknown outcome never resolved",
@@ -39,7 +39,7 @@ faults! {
     }
 }
 
-/// The faults around a store that can meet any process.
+/// The faults around a store that can occur in any kind of world.
 pub(crate) const OF_ANY_PROCESS: &[StoreFault] = &[
     StoreFault::CommitLost,
     StoreFault::CommitLate,

@@ -1,4 +1,4 @@
-//! What goes wrong around the store just now, and what became of what was sent.
+//! The active faults around the store, and the authors of applied commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use super::executor::TaskId;
 use super::fault::StoreFault;
 use crate::rng::Rng;
 
-/// How long a process waits for an answer of the store.
+/// Timeout of a request to the store.
 pub(crate) const TIMEOUT_US: u64 = 120_000;
-/// How many revisions a stale read may be behind.
+/// Most revisions that a stale read may be behind.
 pub(crate) const STALE_MAX: u64 = 30;
 
-/// What of a process's line to the store is cut.
+/// The part of a process's link to the store that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     Nothing,
@@ -22,17 +22,17 @@ pub(crate) enum Cut {
     Everything,
 }
 
-/// Who had a commit applied.
+/// The author of an applied commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Author {
     pub(crate) process: usize,
     /// The task that sent it.
     pub(crate) task: Option<TaskId>,
-    /// Whether it is no process but what goes wrong.
-    pub(crate) is_vandal: bool,
+    /// Whether a fault wrote it, and no process.
+    pub(crate) by_fault: bool,
 }
 
-/// What is to become of a commit.
+/// The delivery of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Arrive,
@@ -40,7 +40,7 @@ pub(crate) enum Delivery {
     Refuse { is_full: bool },
 }
 
-/// What is to become of a commit and of its reply.
+/// The delivery of a commit and of its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
     pub(crate) number: u64,
@@ -48,29 +48,29 @@ pub(crate) struct Journey {
     pub(crate) delivery: Delivery,
     pub(crate) back_us: u64,
     pub(crate) reply_lost: bool,
-    /// Whether a lost answer is noticed at once.
+    /// Whether the sender learns of a lost answer at once.
     pub(crate) reset: bool,
     pub(crate) again_us: Option<u64>,
 }
 
-/// The faults, shared by everything that is under way.
+/// The faults, shared by all links.
 #[derive(Clone)]
 pub(crate) struct Faults(Arc<Mutex<State>>);
 
-/// The faults of one moment.
+/// The current faults.
 pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) is_stormy: bool,
-    /// Whether reads of an older state are served at all in this world.
+    /// Whether reads may be stale in this world.
     pub(crate) serves_stale: bool,
     pub(crate) is_full: bool,
     pub(crate) cuts: BTreeMap<usize, Cut>,
     /// Processes that can neither claim nor release shards of a cluster.
     pub(crate) claimless: BTreeSet<usize>,
     pub(crate) counts: BTreeMap<StoreFault, u64>,
-    /// Who wrote each revision.
+    /// The author of each revision.
     pub(crate) authors: BTreeMap<Revision, Author>,
-    /// Commits that were applied twice though that must be impossible.
+    /// Commits that were applied twice, which must be impossible.
     pub(crate) applied_twice: Vec<String>,
     next_number: u64,
     last_applied: u64,
@@ -101,7 +101,7 @@ impl Faults {
 }
 
 impl State {
-    /// Nothing goes wrong any more.
+    /// Stops all faults.
     pub(crate) fn stop(&mut self) {
         (self.is_stormy, self.is_full, self.serves_stale) = (false, false, false);
         self.cuts.clear();
@@ -112,7 +112,7 @@ impl State {
         *self.counts.entry(fault).or_default() += 1;
     }
 
-    /// Whether something that goes wrong `permille` times in a thousand does so now.
+    /// Whether a fault with a probability of `permille` strikes now.
     pub(crate) fn strikes(&mut self, permille: u64, fault: StoreFault) -> bool {
         let strikes = self.is_stormy && self.rng.chance(permille);
         if strikes {
@@ -125,7 +125,7 @@ impl State {
         self.cuts.get(&process).copied().unwrap_or(Cut::Nothing)
     }
 
-    /// How long a message is under way.
+    /// Delay of a message.
     pub(crate) fn delay_us(&mut self) -> u64 {
         match self.rng.below(100) {
             0..92 => self.rng.between(50, 1_500),
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// Draws what becomes of a commit.
+    /// Draws the delivery of a commit.
     pub(crate) fn journey(&mut self) -> Journey {
         self.next_number += 1;
         let mut journey = Journey {
@@ -179,7 +179,7 @@ impl State {
         }
         self.last_applied = self.last_applied.max(number);
         let writes = |key| commit.writes().iter().any(|write| write.key() == key);
-        // What only guards may be applied twice; what compares a key that it writes may not.
+        // A commit that compares a key that it writes must not apply twice.
         let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
         if !self.applied.insert(number) && is_single {
             let keys: Vec<String> = commit.writes().iter().map(|it| it.key().to_string()).collect();

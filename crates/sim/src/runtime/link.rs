@@ -1,6 +1,7 @@
-//! A process's line to the store: a store itself, on which everything can go wrong.
+//! A process's faulty link to the store, which is a store itself.
 //!
-//! A commit travels by itself. If its sender dies or gives up on the way, it may still arrive.
+//! A commit is delivered by a task of its own. It may arrive after its sender has crashed or given
+//! up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use super::fault::StoreFault;
 use super::faults::{Author, Cut, Delivery, Faults, Journey, STALE_MAX, TIMEOUT_US};
 use crate::planted::tamper::{Tamper, Untouched};
 
-/// How many changes a process may be behind.
+/// Most changes that a process may be behind.
 const WATCH_CAPACITY: usize = 256;
 
-/// One process's line.
+/// The link of one process.
 #[derive(Clone)]
 pub(crate) struct Link {
     store: MemoryStore,
@@ -56,12 +57,12 @@ impl Link {
         Self { store, limits, clock, faults, process, tamper: Arc::new(Untouched) }
     }
 
-    /// The same line with a bug on it.
+    /// The same link with a planted bug.
     pub(crate) fn tampered(self, tamper: Arc<dyn Tamper>) -> Self {
         Self { tamper, ..self }
     }
 
-    /// Lets a request other than a commit go to the store, or get lost.
+    /// Delivers a request other than a commit, or loses it.
     async fn reach(&self) -> Result<(), StoreError> {
         let (delay_us, fails) = {
             let mut faults = self.faults.lock();
@@ -75,7 +76,7 @@ impl Link {
         Ok(())
     }
 
-    /// Which state a read shows.
+    /// The revision that a read shows.
     fn moment(&self) -> Revision {
         self.store.expire_sessions();
         let now = self.store.revision();
@@ -87,7 +88,7 @@ impl Link {
         now
     }
 
-    /// Carries a commit to the store and the answer back.
+    /// Delivers a commit to the store, and its answer to the sender.
     async fn carry(
         self,
         commit: Commit,
@@ -106,28 +107,28 @@ impl Link {
         };
         let result = match delivery {
             Delivery::Arrive => self.apply(&commit, journey.number, author).await,
-            Delivery::Lose => return self.say_nothing(reply, journey.reset).await,
+            Delivery::Lose => return self.time_out(reply, journey.reset).await,
             Delivery::Refuse { is_full } => {
                 let kind = if is_full { FaultKind::Full } else { FaultKind::Unreachable };
-                Err(CommitError::NotApplied(Fault::new(kind, "the store takes nothing now")))
+                Err(CommitError::NotApplied(Fault::new(kind, "the store accepts no commit")))
             }
         };
         self.clock.sleep_us(journey.back_us).await;
         let is_cut = self.faults.lock().cut(self.process) != Cut::Nothing;
         if is_cut || journey.reply_lost {
-            return self.say_nothing(reply, journey.reset).await;
+            return self.time_out(reply, journey.reset).await;
         }
-        // Whoever asked may have given up.
+        // The sender may have given up.
         let _given_up = reply.send(result);
-        // Nothing comes of what was refused, however often it was sent.
+        // A refused commit has no effect, however often it is delivered.
         if let (Some(again_us), Delivery::Arrive) = (journey.again_us, delivery) {
             self.clock.sleep_us(again_us).await;
             let _unheard = self.apply(&commit, journey.number, author).await;
         }
     }
 
-    /// Leaves the sender waiting, or hangs up.
-    async fn say_nothing<T>(&self, reply: oneshot::Sender<T>, reset: bool) {
+    /// Lets the sender time out, or resets its connection.
+    async fn time_out<T>(&self, reply: oneshot::Sender<T>, reset: bool) {
         if reset {
             self.faults.lock().fault(StoreFault::ConnectionReset);
         } else {
@@ -149,7 +150,7 @@ impl Link {
         result
     }
 
-    async fn give_sign(&self, session: SessionId) -> Result<(), SessionError> {
+    async fn send_keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
         self.reach().await?;
         if self.faults.lock().strikes(40, StoreFault::KeepAliveLost) {
             return Err(unavailable().into());
@@ -157,7 +158,7 @@ impl Link {
         self.store.keep_alive(session).await
     }
 
-    /// Passes on what a watch tells, in its time.
+    /// Delivers the changes of a watch, with delays.
     async fn pump(self, mut changes: Changes, mut sender: ChangeSender, mut seen: Revision) {
         loop {
             let next = {
@@ -219,7 +220,7 @@ impl Store for Link {
         let found = self.store.inspect(|state| state.scan(range, &page, moment));
         let back_us = {
             let mut faults = self.faults.lock();
-            // It can happen only between two pages, and pages here are large.
+            // In a real store this happens between two pages. Here one page holds everything.
             if page.after.is_none() && faults.strikes(15, StoreFault::ScanMoved) {
                 return Err(ScanError::Moved);
             }
@@ -234,7 +235,7 @@ impl Store for Link {
         let Some(commit) = self.tamper.commit(&self.store, commit) else {
             return Ok(self.store.revision());
         };
-        let author = Author { process: self.process, task: self.clock.current(), is_vandal: false };
+        let author = Author { process: self.process, task: self.clock.current(), by_fault: false };
         let journey = self.faults.lock().journey();
         let (reply, answer) = oneshot::channel();
         self.clock.spawn(TaskOwner::Network, self.clone().carry(commit, journey, author, reply));
@@ -259,7 +260,7 @@ impl Store for Link {
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        let kept = self.give_sign(session).await;
+        let kept = self.send_keep_alive(session).await;
         self.tamper.kept_alive(kept)
     }
 

@@ -1,7 +1,7 @@
-//! What callers were told, held against the history.
+//! Answers, compared with the history.
 //!
 //! An answer is true if it was true at some moment between the call and its answer. In a world
-//! whose store serves stale reads, that begins as long before the call as a read may be behind.
+//! whose store serves stale reads, that interval begins as long before the call as a read may lag.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use shardwright_store::Revision;
 use super::call_log::{CallLog, CallRecord, CallState, INERT, QUARANTINE, Version};
 use super::record_checks::Address;
 use super::steps::is_inert;
-use crate::director::{Ask, AskReply};
+use crate::director::{CallReply, CallRequest};
 use crate::model::{Model, TenantModel};
 use crate::oracle::{Finding, Observation, Oracle, REFUSALS, TENANTS};
 use crate::request::operation::{ChangeRun, CreateRun};
@@ -25,33 +25,33 @@ use crate::runtime::executor::TaskId;
 use crate::runtime::faults::STALE_MAX;
 
 pub(crate) const ACKNOWLEDGED: &Oracle = &Oracle::of_the_world(
-    "what was acknowledged is done",
-    "whoever was told that something is done, or was done before, finds it in the history, once",
+    "acknowledged means stored",
+    "every acknowledged operation is in the history exactly once",
 );
 pub(crate) const SHOWN: &Oracle = &Oracle::of_the_world(
-    "what was shown was there",
-    "runs, lists and progress were told as they were at some moment of the call",
+    "shown state existed",
+    "runs, lists and progress are shown as they were at some moment of the call",
 );
 
-/// How a world's store was set up, as far as answers depend on it.
+/// The settings of a world on which answers depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// Whether reads may be stale.
     pub(crate) serves_stale: bool,
     /// Whether shards may run out.
     pub(crate) scarce: bool,
-    /// Whether splits may be too large for one commit.
+    /// Whether splits may exceed the limits of one commit.
     pub(crate) small_commits: bool,
 }
 
-/// What is judged: an answer, and between which moments it was found.
+/// The answer to judge, and the interval of its call.
 pub(super) struct Case<'a> {
     pub(super) address: Address,
     pub(super) request: &'a Request,
     pub(super) outcome: &'a Answer,
     pub(super) from: Revision,
     terms: Terms,
-    /// Between which times it was decided.
+    /// The earliest and the latest time of the decision.
     pub(super) times: [LogicalTime; 2],
     pub(super) call: &'a CallRecord,
 }
@@ -61,28 +61,28 @@ pub(super) fn finding(oracle: &Oracle, text: String) -> Finding {
 }
 
 impl CallLog {
-    /// Judges an answer and keeps it in mind.
+    /// Judges an answer and records it.
     pub(crate) fn answered(
         &mut self,
         task: TaskId,
-        told: &AskReply,
+        reply: &CallReply,
         terms: Terms,
     ) -> Result<(), Finding> {
         let moment = (self.seen(), self.now_ms());
         let Some(call) = self.calls.get_mut(&task) else { return Ok(()) };
-        call.state = CallState::Answered(told.clone());
+        call.state = CallState::Answered(reply.clone());
         call.not_after = Some(self.records.clock);
         call.ended_ms = Some(moment.1);
         let behind = if terms.serves_stale { STALE_MAX } else { 0 };
         let from = Revision::new(call.started.get().saturating_sub(behind));
         let times = [LogicalTime::from_millis(call.not_before_ms), self.records.clock];
         let Some(call) = self.calls.get(&task) else { return Ok(()) };
-        match (&call.ask, told) {
-            (Ask::Request { tenant, request, .. }, AskReply::Answer(outcome)) => {
+        match (&call.sent, reply) {
+            (CallRequest::Request { tenant, request, .. }, CallReply::Answer(outcome)) => {
                 let address = (*tenant, request.run_id());
                 let case = Case { address, request, outcome, from, terms, times, call };
                 self.judge_effects(&case, &call.effects)?;
-                self.judge_told(&case)?;
+                self.judge_reply(&case)?;
                 self.offers.note(address, call, outcome, moment);
                 match &**outcome {
                     Ok(Reply::Progress(progress)) => {
@@ -92,34 +92,34 @@ impl CallLog {
                     Ok(_) | Err(_) => Ok(()),
                 }
             }
-            (Ask::Collect(_), AskReply::Collected(Ok(runs))) => {
+            (CallRequest::Collect(_), CallReply::Collected(Ok(runs))) => {
                 self.judge_collected(runs, call.started)
             }
-            (Ask::ListActive, AskReply::Active(Ok(runs))) => self.judge_active(runs, from),
+            (CallRequest::ListActive, CallReply::Active(Ok(runs))) => self.judge_active(runs, from),
             _ => Ok(()),
         }
     }
 
-    /// Whether the history has what was acknowledged, and nothing that was denied.
+    /// Judges that the history has acknowledged operations, and no refused ones.
     fn judge_effects(&self, case: &Case<'_>, effects: &[Revision]) -> Result<(), Finding> {
         let name = case.request.label();
         let is_done = |op| self.done.contains(&(case.address, op));
         match (case.outcome, case.request.op_id()) {
             (Ok(answer), Some(op)) => {
-                // A call may find what it did itself in the op log, and tell it as a replay.
+                // A call may find its own effect in the op log, and report it as a replay.
                 if !is_done(op) || effects.len() > 1 {
                     let text = format!("{name} answered {answer:?}, done at {effects:?}");
                     return Err(finding(ACKNOWLEDGED, text));
                 }
                 Ok(())
             }
-            // A renewal may be done, and the lease be over before its caller is told.
+            // A renewal may be applied, and the lease expire before the answer.
             (outcome, op)
                 if is_inert(outcome)
                     && !effects.is_empty()
                     && (op.is_some() || case.request.lease().is_none()) =>
             {
-                let text = format!("{name} was done at {effects:?} and told: {outcome:?}");
+                let text = format!("{name} took effect at {effects:?}, answered: {outcome:?}");
                 Err(finding(INERT, text))
             }
             (Ok(Reply::Granted(granted)), None) => self.judge_granted(case, granted),
@@ -134,7 +134,7 @@ impl CallLog {
             }
             (Ok(Reply::Done), None) => match case.request {
                 Request::RequestSplit(_) if case.call.patience_ms() == Some(0) => {
-                    Err(finding(ACKNOWLEDGED, "a split was asked for without patience".into()))
+                    Err(finding(ACKNOWLEDGED, "a split was requested with a wait of zero".into()))
                 }
                 Request::CreateRun(CreateRun { run, .. })
                     if !self.versions.contains_key(&case.address) =>
@@ -147,62 +147,62 @@ impl CallLog {
         }
     }
 
-    fn judge_granted(&self, case: &Case<'_>, told: &RestoredShardState) -> Result<(), Finding> {
-        let (shard, fence) = (told.lease.key().shard, told.lease.fence().as_raw());
+    fn judge_granted(&self, case: &Case<'_>, granted: &RestoredShardState) -> Result<(), Finding> {
+        let (shard, fence) = (granted.lease.key().shard, granted.lease.fence().as_raw());
         let stored = self.grants.get(&(case.address, shard, fence));
         let same = stored.is_some_and(|stored| {
-            stored.lease == told.lease
-                && stored.spec == told.spec
-                && stored.cursor == told.cursor
-                && stored.spawned == told.spawned
-                && stored.parent == told.parent
-                && stored.cursor_semantics == told.cursor_semantics
-                && stored.fruitless_acquires == told.fruitless_acquires
+            stored.lease == granted.lease
+                && stored.spec == granted.spec
+                && stored.cursor == granted.cursor
+                && stored.spawned == granted.spawned
+                && stored.parent == granted.parent
+                && stored.cursor_semantics == granted.cursor_semantics
+                && stored.fruitless_acquires == granted.fruitless_acquires
         });
         if same {
             return Ok(());
         }
-        Err(finding(ACKNOWLEDGED, format!("{told:?} was handed out, stored is {stored:?}")))
+        Err(finding(ACKNOWLEDGED, format!("granted {granted:?}, stored is {stored:?}")))
     }
 
-    /// The runs as they were between a moment and now.
+    /// The versions of a run since a moment.
     pub(super) fn versions_since(&self, address: Address, from: Revision) -> &[Version] {
         let versions = self.versions.get(&address).map(Vec::as_slice).unwrap_or_default();
         let later = versions.partition_point(|version| version.at <= from);
         versions.get(later.saturating_sub(1)..).unwrap_or_default()
     }
 
-    /// Whether the run was not there yet at a moment.
+    /// Whether the run did not exist at a moment.
     fn was_absent(&self, address: Address, from: Revision) -> bool {
         let first = self.versions.get(&address).and_then(|versions| versions.first());
         first.is_none_or(|first| first.at > from)
     }
 
-    fn judge_told(&self, case: &Case<'_>) -> Result<(), Finding> {
+    fn judge_reply(&self, case: &Case<'_>) -> Result<(), Finding> {
         let seen = case.observation(LogicalTime::ZERO);
-        let told = TENANTS.verdict(&seen, &self.model);
-        told.map_err(|text| finding(TENANTS, text))?;
+        let verdict = TENANTS.verdict(&seen, &self.model);
+        verdict.map_err(|text| finding(TENANTS, text))?;
         match case.outcome {
             Err(CoordError::BackendError(InfraError::Corrupt { message, .. })) => {
                 self.judge_corrupt(case, message)
             }
             Err(CoordError::BackendError(_)) => Ok(()),
-            // Why something is refused of a run that is being taken away depends on how far it is.
+            // Refusals of a run that is being deleted depend on how much of it is left.
             Err(_) if self.was_going(case) => Ok(()),
             Err(refusal) => self.judge_refusal(case, refusal),
             Ok(answer) => self.judge_shown(case, answer),
         }
     }
 
-    /// Whether a run was being taken away at some moment of a call. Once nothing is left of it,
-    /// it is not there, and nothing else may be told of it.
+    /// Whether a run was being deleted at some moment of a call. Once it is deleted, the only true
+    /// refusal is that it does not exist.
     fn was_going(&self, case: &Case<'_>) -> bool {
         let is_left = self.records.runs.contains_key(&case.address);
         let was_left = self.gone.get(&case.address).is_some_and(|gone| *gone > case.from);
         was_left || (is_left && self.collected.contains(&case.address))
     }
 
-    /// Only what needs a damaged shard may fail for it.
+    /// Only operations that need a damaged shard may fail for it.
     fn judge_corrupt(&self, case: &Case<'_>, message: &str) -> Result<(), Finding> {
         let of_run = || self.harmed.iter().any(|(address, _)| *address == case.address);
         let is_so = match (case.request, case.request.shard_id()) {
@@ -223,15 +223,15 @@ impl CallLog {
 
     fn judge_refusal(&self, case: &Case<'_>, refusal: &CoordError) -> Result<(), Finding> {
         let judged = match refusal {
-            // Requests are advice, of which the history of shards tells nothing.
-            CoordError::SplitAlreadyRequested(_) => Some(self.was_asked_before(case)),
-            CoordError::SplitRequestOver(told) => Some(case.was_over(told)),
-            CoordError::SplitDeclined(told) => Some(self.was_declined(case, told)),
-            CoordError::NoneAvailable(told) => {
-                let ends_first = self.may_end_first(case, told.earliest_deadline);
+            // Requests are advice, and not part of the history of shards.
+            CoordError::SplitAlreadyRequested(_) => Some(self.is_request_open(case)),
+            CoordError::SplitRequestOver(reason) => Some(case.was_over(reason)),
+            CoordError::SplitDeclined(reason) => Some(self.was_declined(case, reason)),
+            CoordError::NoneAvailable(reason) => {
+                let ends_first = self.may_end_first(case, reason.earliest_deadline);
                 Some(ends_first && self.may_offer_nothing(case))
             }
-            // Room is reserved ahead, so it may run out before it is used up.
+            // Shards are reserved ahead, so the limit may be reached before they exist.
             CoordError::ShardLimitExceeded(_)
             | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => {
                 case.terms.scarce.then_some(true)
@@ -260,7 +260,7 @@ impl CallLog {
         })
     }
 
-    /// An account of one run, as it was.
+    /// A model of one version of a run.
     fn model_of(&self, address: Address, run: Option<&crate::model::RunModel>) -> Model {
         let runs = run.map(|run| (address.1, run.clone())).into_iter().collect();
         let tenant = TenantModel { tag: 0, workers: 0, runs, cooldowns: BTreeMap::new() };
@@ -269,7 +269,7 @@ impl CallLog {
         Model { tenants, limits, cooldown_ms, skew_ms, floor, bytes_capacity }
     }
 
-    /// Nobody is told less than somebody else was told before it asked.
+    /// No answer shows a lower watermark than an answer before the call did.
     fn judge_watermark(
         &mut self,
         address: Address,
@@ -279,11 +279,11 @@ impl CallLog {
     ) -> Result<(), Finding> {
         let before = self.calls.get(&task).and_then(|call| call.watermark.clone());
         if watermark < before && !terms.serves_stale {
-            let text = format!("watermark {watermark:?} told after {before:?}");
+            let text = format!("watermark {watermark:?} shown after {before:?}");
             return Err(finding(SHOWN, text));
         }
-        let told = self.told_watermarks.entry(address).or_default();
-        *told = told.take().max(watermark);
+        let shown = self.shown_watermarks.entry(address).or_default();
+        *shown = shown.take().max(watermark);
         Ok(())
     }
 
@@ -291,7 +291,7 @@ impl CallLog {
         for RunAddress { tenant, run } in runs {
             let address = (*tenant, *run);
             if self.gone.get(&address).is_none_or(|gone| *gone <= since) {
-                let text = format!("run {run} was told to be taken away, and is not");
+                let text = format!("run {run} was reported as deleted, and exists");
                 return Err(finding(ACKNOWLEDGED, text));
             }
         }

@@ -1,8 +1,8 @@
-//! The history of the store, step by step, judged as it is written.
+//! The history of the store, judged revision by revision.
 //!
-//! Every revision is taken apart into what it did; the oracles hear each step, with the run as it
-//! was before and after, and the model learns of it. What was answered is judged against that
-//! history: see [`super::answers`].
+//! Every revision is decomposed into steps. The oracles judge each step, with the run before and
+//! after it, and the model applies it. Answers are compared with that history in
+//! [`super::answers`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use shardwright_store::{ChangeSet, Revision, StoreRange};
 
 use super::offers::{Life, Offers};
 use super::record_checks::{Address, REMOVAL, RecordChecks, TIME, Touched};
-use super::steps::{self, Asked, EXPLAINED, Step};
-use crate::director::{Ask, AskReply};
+use super::steps::{self, AuthorCall, EXPLAINED, Step};
+use crate::director::{CallReply, CallRequest};
 use crate::model::{Model, RunModel};
-use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
+use crate::oracle::{Finding, Observation, Oracle, judge_commit};
 use crate::request::operation::Renew;
 use crate::request::{Reply, Request, RequestExt};
 use crate::runtime::executor::TaskId;
@@ -32,49 +32,47 @@ pub(crate) const ONCE: &Oracle = &Oracle::of_the_world(
     "a late duplicate of a commit changes nothing",
 );
 pub(crate) const INERT: &Oracle = &Oracle::of_the_world(
-    "what was refused is not done",
-    "nothing of a call takes effect after its caller was told that nothing was done",
+    "refused means no effect",
+    "a call has no effect after its caller got a refusal or `NotApplied`",
 );
-pub(crate) const QUARANTINE: &Oracle = &Oracle::of_the_world(
-    "quarantine",
-    "a shard whose record is damaged stands still, and no other does",
-);
+pub(crate) const QUARANTINE: &Oracle =
+    &Oracle::of_the_world("quarantine", "a damaged record stops its own shard and no other");
 
-/// A call and what is known of it.
+/// A call and its outcome.
 pub(crate) struct CallRecord {
-    pub(crate) ask: Ask,
-    /// Who was asked.
+    pub(crate) sent: CallRequest,
+    /// The process that was called.
     pub(crate) life: Life,
     pub(crate) started: Revision,
-    /// When whoever asked decided to.
-    pub(crate) asked_ms: u64,
-    /// When, on the clock of the process, at the earliest.
+    /// When the sender sent it.
+    pub(crate) sent_ms: u64,
+    /// The earliest time of the decision, on the clock of the process.
     pub(crate) not_before_ms: u64,
-    /// When at the latest, if it was answered.
+    /// The latest time of the decision, if it was answered.
     pub(crate) not_after: Option<LogicalTime>,
-    /// When it was answered or given up.
+    /// When it was answered or abandoned.
     pub(crate) ended_ms: Option<u64>,
     pub(crate) state: CallState,
-    /// What was told of the run's watermark before.
+    /// The highest watermark of the run that was shown before.
     pub(crate) watermark: Option<Box<[u8]>>,
-    /// The revisions at which it did what it was asked to do.
+    /// The revisions at which it took effect.
     pub(crate) effects: Vec<Revision>,
 }
 
 impl CallRecord {
-    /// A call that begins now.
+    /// A call that starts now.
     pub(crate) const fn new(
-        ask: Ask,
+        sent: CallRequest,
         life: Life,
         started: Revision,
-        asked_ms: u64,
+        sent_ms: u64,
         not_before_ms: u64,
     ) -> Self {
         Self {
-            ask,
+            sent,
             life,
             started,
-            asked_ms,
+            sent_ms,
             not_before_ms,
             not_after: None,
             ended_ms: None,
@@ -88,12 +86,12 @@ impl CallRecord {
 #[derive(Clone, Debug)]
 pub(crate) enum CallState {
     Open,
-    /// Whoever asked is gone.
+    /// The sender no longer waits.
     Abandoned,
-    Answered(AskReply),
+    Answered(CallReply),
 }
 
-/// The runs of one moment, as far as they can be asked for.
+/// One version of a run, as queries show it.
 pub(crate) struct Version {
     pub(crate) at: Revision,
     pub(crate) at_ms: u64,
@@ -108,22 +106,22 @@ pub(crate) struct CallLog {
     pub(crate) model: Model,
     pub(crate) calls: BTreeMap<TaskId, CallRecord>,
     pub(crate) versions: BTreeMap<Address, Vec<Version>>,
-    /// What took effect under an id.
+    /// Operations that took effect, by op id.
     pub(crate) done: BTreeSet<(Address, OpId)>,
-    /// Every shard as it was handed out, by fence.
+    /// Every shard as it was granted, by fence.
     pub(crate) grants: BTreeMap<(Address, ShardId, u64), RestoredShardState>,
-    /// The ends that each lease was given.
+    /// The deadlines that each lease had.
     pub(crate) deadlines: BTreeSet<(Address, ShardId, u64, u64)>,
-    /// Runs that are being taken away, or were and are no more.
+    /// Runs that are being deleted, or are deleted.
     pub(crate) collected: BTreeSet<Address>,
-    /// Since when nothing is left of a run.
+    /// The revision at which a run was completely deleted.
     pub(crate) gone: BTreeMap<Address, Revision>,
     pub(crate) offers: Offers,
-    /// Shards whose records are damaged just now, and those that ever were.
+    /// Shards whose records are damaged, and those whose records ever were.
     pub(crate) damaged: BTreeSet<(Address, ShardId)>,
     pub(crate) harmed: BTreeSet<(Address, ShardId)>,
-    pub(crate) told_watermarks: BTreeMap<Address, Option<Box<[u8]>>>,
-    /// What was told that happens once.
+    pub(crate) shown_watermarks: BTreeMap<Address, Option<Box<[u8]>>>,
+    /// Published events.
     pub(crate) events: BTreeSet<(Address, String)>,
     everything: StoreRange,
     seen: Revision,
@@ -146,7 +144,7 @@ impl CallLog {
             offers: Offers::default(),
             damaged: BTreeSet::new(),
             harmed: BTreeSet::new(),
-            told_watermarks: BTreeMap::new(),
+            shown_watermarks: BTreeMap::new(),
             events: BTreeSet::new(),
             everything,
             seen: Revision::ZERO,
@@ -155,17 +153,17 @@ impl CallLog {
         }
     }
 
-    /// When it is.
+    /// The current time.
     pub(crate) const fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Up to where the history was read.
+    /// The revision up to which the history was read.
     pub(crate) const fn seen(&self) -> Revision {
         self.seen
     }
 
-    /// Reads what was written since the last time, and judges it.
+    /// Reads and judges the revisions since the last call.
     pub(crate) fn follow(
         &mut self,
         store: &MemoryStore,
@@ -203,8 +201,8 @@ impl CallLog {
         tally: &mut Tally,
         trace: &mut Trace,
     ) -> Result<(), Vec<Finding>> {
-        if author.is_some_and(|author| author.is_vandal) {
-            trace.line(format_args!("r{} something was scribbled", set.revision));
+        if author.is_some_and(|author| author.by_fault) {
+            trace.line(format_args!("r{} a fault wrote a record", set.revision));
             return Ok(());
         }
         let touched = self.records.apply(set).map_err(|finding| vec![finding])?;
@@ -216,12 +214,12 @@ impl CallLog {
         for step in self.take_apart(&touched, task)? {
             tally.steps += 1;
             note(set.revision, author, &step, trace);
-            self.hear(set.revision, &step, task)?;
+            self.judge_step(set.revision, &step, task)?;
         }
         self.remember(set.revision, &touched);
         for address in touched.runs.keys().filter(|it| !self.records.runs.contains_key(*it)) {
             self.gone.insert(*address, set.revision);
-            // Whoever retries late may make a run of that name anew.
+            // A late retry may create a run of that id again.
             self.events.retain(|(of, _)| of != address);
         }
         Ok(())
@@ -242,14 +240,14 @@ impl CallLog {
         Ok(())
     }
 
-    /// Notes whose session has ended before their lease.
+    /// Notes owners whose session has ended before their lease.
     fn note_unbound(&mut self, touched: &Touched) {
         for (address, shard) in &touched.owners {
             if touched.shards.contains_key(&(*address, *shard)) {
                 continue;
             }
-            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
-            let is_unbound = book.is_some_and(|book| book.owner.is_none());
+            let state = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
+            let is_unbound = state.is_some_and(|state| state.owner.is_none());
             let run = self.model.tenants.get_mut(&address.0);
             let run = run.and_then(|tenant| tenant.runs.get_mut(&address.1));
             if let Some(shard) = run.and_then(|run| run.shards.get_mut(shard)) {
@@ -258,7 +256,7 @@ impl CallLog {
         }
     }
 
-    /// What a revision did, one thing at a time.
+    /// The steps of a revision.
     fn take_apart(
         &mut self,
         touched: &Touched,
@@ -266,34 +264,34 @@ impl CallLog {
     ) -> Result<Vec<Step>, Vec<Finding>> {
         let call = task.and_then(|task| self.calls.get(&task));
         let not_before = LogicalTime::from_millis(call.map_or(0, |call| call.not_before_ms));
-        let ask = call.map(|call| call.ask.clone());
+        let sent = call.map(|call| call.sent.clone());
         let mut steps = Vec::new();
         for (address, before) in &touched.runs {
-            if let Some(step) = self.run_step(*address, before.as_ref(), ask.as_ref())? {
+            if let Some(step) = self.run_step(*address, before.as_ref(), sent.as_ref())? {
                 steps.push(step);
             }
         }
         for ((address, id), what) in &touched.shards {
-            let Some(book) = self.records.runs.get(address) else { continue };
-            let Some(run) = &book.run else { continue };
+            let Some(state) = self.records.runs.get(address) else { continue };
+            let Some(run) = &state.run else { continue };
             let was = touched.runs.get(address).map(|before| before.as_ref());
             let was_staged = was.flatten().unwrap_or(run).status == RunStatus::Initializing;
-            let has_begun = book.manifest.is_some();
+            let has_begun = state.manifest.is_some();
             if self.records.is_going(*address) || was_staged || !has_begun {
                 continue;
             }
-            let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
+            let after = state.shards.get(id).and_then(|shard| shard.record.as_ref());
             let step = match (&what.before, after) {
                 (Some(before), Some(after)) => {
                     let not_after = self.records.clock;
-                    let asked = Asked { ask: ask.as_ref(), not_before, not_after };
+                    let asked = AuthorCall { sent: sent.as_ref(), not_before, not_after };
                     steps::of_shard(*address, &run.config, before, after, asked)
                 }
                 (Some(_), None) => {
-                    let text = format!("shard {id} of run {} was taken away", address.1);
+                    let text = format!("shard {id} of run {} was deleted", address.1);
                     Err(Finding { oracle: REMOVAL.name, text })
                 }
-                // It is judged with the split that made it.
+                // It is judged with the split that created it.
                 (None, _) => Ok(None),
             };
             steps.extend(step.map_err(|finding| vec![finding])?);
@@ -315,9 +313,9 @@ impl CallLog {
         &mut self,
         address: Address,
         before: Option<&RunHeadRecord>,
-        ask: Option<&Ask>,
+        sent: Option<&CallRequest>,
     ) -> Result<Option<Step>, Vec<Finding>> {
-        let after = self.records.runs.get(&address).and_then(|book| book.run.as_ref());
+        let after = self.records.runs.get(&address).and_then(|state| state.run.as_ref());
         if after.is_none() || self.records.is_going(address) {
             self.collected.insert(address);
             self.views.remove(&address);
@@ -328,11 +326,11 @@ impl CallLog {
         }
         let Some(after) = after else { return Ok(None) };
         self.collected.remove(&address);
-        steps::of_run(address, before, after, ask).map_err(|finding| vec![finding])
+        steps::of_run(address, before, after, sent).map_err(|finding| vec![finding])
     }
 
-    /// Has the oracles hear a step.
-    fn hear(
+    /// Judges a step, and applies it to the model.
+    fn judge_step(
         &mut self,
         at: Revision,
         step: &Step,
@@ -352,7 +350,7 @@ impl CallLog {
             after: after.as_ref(),
             processed: step.processed,
         };
-        let findings = judge_by(OF_STEPS, &seen, &mut self.model);
+        let findings = judge_commit(&seen, &mut self.model);
         if let Some(after) = after {
             self.views.insert(address, after);
         }
@@ -370,13 +368,13 @@ impl CallLog {
         Ok(())
     }
 
-    /// Whoever gets a lease is told the end of it, and so what time it was.
+    /// The deadline of a granted lease shows the time of the grant.
     fn check_time(&self, step: &Step, task: Option<TaskId>) -> Result<(), Vec<Finding>> {
         let call = task.and_then(|task| self.calls.get(&task));
         let not_before = call.map_or(0, |call| call.not_before_ms);
         let is_exact = matches!(step.outcome, Ok(Reply::Granted(_)));
         if is_exact && step.now.as_millis() < not_before {
-            let text = format!("a lease was given at {}, asked for after {not_before}", step.now);
+            let text = format!("a lease was granted at {}, requested after {not_before}", step.now);
             return Err(vec![Finding { oracle: TIME.name, text }]);
         }
         Ok(())
@@ -399,7 +397,7 @@ impl CallLog {
         }
     }
 
-    /// Notes that a call did what it was asked to do, which it must not have denied.
+    /// Notes that a call took effect, which its answer must not have denied.
     fn note_effect(
         &mut self,
         at: Revision,
@@ -409,21 +407,22 @@ impl CallLog {
         let Some(call) = task.and_then(|task| self.calls.get_mut(&task)) else { return Ok(()) };
         call.effects.push(at);
         let denied = match &call.state {
-            CallState::Answered(AskReply::Answer(outcome)) => {
+            CallState::Answered(CallReply::Answer(outcome)) => {
                 steps::is_inert(outcome).then(|| format!("{outcome:?}"))
             }
             CallState::Answered(_) | CallState::Open | CallState::Abandoned => None,
         };
         match denied {
-            Some(told) => {
-                let text = format!("a {} was done after it was told: {told}", step.request.label());
+            Some(answer) => {
+                let text =
+                    format!("a {} took effect after the answer: {answer}", step.request.label());
                 Err(vec![Finding { oracle: INERT.name, text }])
             }
             None => Ok(()),
         }
     }
 
-    /// Keeps the runs as they are now, for whoever is told about them.
+    /// Keeps the current versions of runs, to compare later answers.
     fn remember(&mut self, at: Revision, touched: &Touched) {
         let shards = touched.shards.keys().chain(&touched.owners).map(|(address, _)| *address);
         let runs: BTreeSet<Address> = shards.chain(touched.runs.keys().copied()).collect();

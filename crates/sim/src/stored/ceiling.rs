@@ -1,10 +1,10 @@
-//! How far ahead of the calendars time may be.
+//! Upper bound of the logical time.
 
 use shardwright_contracts::LogicalTime;
 
-/// The latest time that anybody may have been told. It is an interval ahead of the calendar that is
-/// furthest ahead. When that is set back, time has to go on, at half the pace, until the calendars
-/// have caught up. That somebody starts adds nothing.
+/// The latest logical time that may have been returned: one interval ahead of the wall clock that
+/// is furthest ahead. When that clock is set back, logical time advances at half the rate until
+/// the wall clocks have caught up. The start of a process adds nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ceiling {
     /// In half milliseconds.
@@ -13,11 +13,11 @@ pub(crate) struct Ceiling {
 }
 
 impl Ceiling {
-    /// Goes on to a moment at which the furthest calendar shows `calendar_ms`.
-    pub(crate) fn rise(&mut self, now_ms: u64, calendar_ms: u64, interval_ms: u64) {
+    /// Advances to a moment at which the furthest wall clock shows `wall_clock_ms`.
+    pub(crate) fn rise(&mut self, now_ms: u64, wall_clock_ms: u64, interval_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.as_of_ms);
-        let by_calendar = calendar_ms.saturating_add(interval_ms).saturating_mul(2);
-        self.halves = self.halves.saturating_add(passed_ms).max(by_calendar);
+        let by_wall_clock = wall_clock_ms.saturating_add(interval_ms).saturating_mul(2);
+        self.halves = self.halves.saturating_add(passed_ms).max(by_wall_clock);
         self.as_of_ms = now_ms;
     }
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_furthest_calendar_and_comes_back_at_half_the_pace() {
+    fn ceiling_follows_the_furthest_clock_and_slows_when_set_back() {
         let mut ceiling = Ceiling::default();
         ceiling.rise(1_000, 1_000, 50);
         assert_eq!(ceiling.time().as_millis(), 1_050);

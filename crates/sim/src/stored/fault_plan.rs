@@ -1,4 +1,4 @@
-//! What goes wrong: processes die and stand still, links are cut, clocks jump, records get damaged.
+//! Faults: processes crash and pause, links are cut, clocks jump, records are damaged.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,26 +8,27 @@ use shardwright_coordination::RunStatus;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::{LeaseBinding, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{Commit, Expect, Key, Revision, Store};
+use shardwright_store::{Commit, Expect, Key};
 
 use super::StoredDirector;
 use super::record_checks::Address;
-use crate::director::Later;
+use crate::director::Scheduled;
+use crate::runtime::direct;
 use crate::runtime::fault::StoreFault;
-use crate::runtime::faults::{Author, Cut};
+use crate::runtime::faults::Cut;
 
-/// What happens to a store or a calendar at some time.
+/// A scheduled change of a store or a wall clock.
 #[derive(Clone, Debug)]
-pub(crate) enum StoreLater {
+pub(crate) enum StoreEvent {
     Reconnect(usize),
     DiskFree,
     SessionsInTime,
-    SetCalendar { process: usize, by: i64 },
+    SetWallClock { process: usize, by: i64 },
     Storm { address: Address, left: u32 },
     Repair,
 }
 
-/// A damaged record as it was.
+/// A damaged record and its original value.
 pub(super) struct Damage {
     key: Key,
     value: bytes::Bytes,
@@ -35,8 +36,8 @@ pub(super) struct Damage {
 }
 
 impl StoredDirector {
-    /// Something goes wrong.
-    pub(super) fn next_fault(&mut self) {
+    /// Injects a random fault.
+    pub(super) fn inject_fault(&mut self) {
         let process = self.rng.index(self.processes.len());
         let kind = self.rng.weighted(&[
             (10, 0),
@@ -69,21 +70,21 @@ impl StoredDirector {
                 self.subject.faults.lock().is_full = true;
                 let long = self.rng.between(10, 250);
                 self.note(format_args!("the disk is full for {long} ms"));
-                self.after_ms(long, Later::Of(StoreLater::DiskFree));
+                self.after_ms(long, Scheduled::OfSubject(StoreEvent::DiskFree));
             }
             Some(6) => self.end_session(),
             Some(7) => {
                 self.fault(None, Some(StoreFault::SessionOutlived));
                 let by = self.rng.between(200, 1_500);
                 self.subject.store.let_sessions_outlive(Duration::from_millis(by));
-                self.after_ms(by * 2, Later::Of(StoreLater::SessionsInTime));
+                self.after_ms(by * 2, Scheduled::OfSubject(StoreEvent::SessionsInTime));
             }
             Some(8) => self.compact(),
             Some(9) => {
                 if let Some(address) = self.any_active() {
                     self.fault(None, Some(StoreFault::ConflictStorm));
                     let left = self.rng.between(10, 60) as u32;
-                    self.after_ms(0, Later::Of(StoreLater::Storm { address, left }));
+                    self.after_ms(0, Scheduled::OfSubject(StoreEvent::Storm { address, left }));
                 }
             }
             Some(10) => self.damage(),
@@ -96,7 +97,7 @@ impl StoredDirector {
         self.fault(None, Some(fault));
         self.note(format_args!("process {} loses {cut:?} for {long} ms", process + 1));
         self.subject.faults.lock().cuts.insert(process, cut);
-        self.after_ms(long, Later::Of(StoreLater::Reconnect(process)));
+        self.after_ms(long, Scheduled::OfSubject(StoreEvent::Reconnect(process)));
     }
 
     fn set_clock(&mut self, process: usize) {
@@ -106,21 +107,21 @@ impl StoredDirector {
         let forward = self.rng.chance(500);
         let fault = if forward { StoreFault::ClockJumped } else { StoreFault::ClockSetBack };
         self.fault(None, Some(fault));
-        self.subject.look_at_calendars();
-        if let Some(calendar) = self.subject.calendars.get(process) {
-            calendar.off_ms.fetch_add(if forward { by } else { -by }, Ordering::Relaxed);
+        self.subject.update_ceiling();
+        if let Some(wall_clock) = self.subject.wall_clocks.get(process) {
+            wall_clock.off_ms.fetch_add(if forward { by } else { -by }, Ordering::Relaxed);
         }
         if far {
             let (long, by) = (self.rng.between(1, 400), if forward { -by } else { by });
-            self.after_ms(long, Later::Of(StoreLater::SetCalendar { process, by }));
+            self.after_ms(long, Scheduled::OfSubject(StoreEvent::SetWallClock { process, by }));
         }
         if !forward {
             self.set_back(process, by.unsigned_abs());
         }
-        self.note(format_args!("calendar of process {} set by {by}, {forward}", process + 1));
+        self.note(format_args!("wall clock of process {} is set by {by}, {forward}", process + 1));
     }
 
-    /// What was asked before a calendar is set back may be answered at an earlier time.
+    /// A call from before its clock is set back may be decided at an earlier time.
     fn set_back(&mut self, process: usize, by_ms: u64) {
         for (task, _) in self.calls.iter().filter(|(_, call)| call.process == process) {
             if let Some(record) = self.subject.log.calls.get_mut(task) {
@@ -129,18 +130,14 @@ impl StoredDirector {
         }
     }
 
-    /// Ends the session of some shard's owner.
+    /// Ends the session of a random owner.
     fn end_session(&mut self) {
         if self.subject.settings.engine.sessions == LeaseBinding::Deadline {
             return;
         }
         let Some((tenant, run)) = self.any_active() else { return };
         let range = self.subject.keys.view(tenant, run);
-        let page = shardwright_store::ScanFrom::first(1_000);
-        let found =
-            self.subject.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
-        let entries = found.map(|page| page.entries).unwrap_or_default();
-        let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();
+        let sessions = direct::sessions_in(&self.subject.store, &range);
         if let Some(session) = self.rng.pick(&sessions).copied() {
             self.fault(None, Some(StoreFault::SessionEndedEarly));
             self.note(format_args!("session {session} ends early"));
@@ -150,7 +147,7 @@ impl StoredDirector {
 
     fn compact(&mut self) {
         self.fault(None, Some(StoreFault::Compacted));
-        // The history is judged before it is forgotten.
+        // The history is judged before it is compacted.
         let seen = self.subject.log.seen();
         self.subject.store.compact(seen);
     }
@@ -167,23 +164,15 @@ impl StoredDirector {
         self.rng.pick(&active).copied()
     }
 
-    /// Writes something past all processes.
+    /// Writes a value past all processes.
     pub(super) fn scribble(&mut self, key: &Key, value: bytes::Bytes) {
-        let found = self.subject.store.inspect(|state| {
-            let snapshot = state.load(std::slice::from_ref(key), Revision::new(u64::MAX));
-            snapshot.values.into_iter().next().flatten()
-        });
-        let Some(found) = found else { return };
+        let Some(found) = direct::current(&self.subject.store, key) else { return };
         let commit = Commit::builder()
             .expect(key.clone(), Expect::At(found.revision))
             .put(key.clone(), value)
             .build();
-        let Ok(commit) = commit else { return };
-        let mut done = std::pin::pin!(self.subject.store.commit(commit));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if let std::task::Poll::Ready(Ok(revision)) = done.as_mut().poll(&mut context) {
-            let author = Author { process: 0, task: None, is_vandal: true };
-            self.subject.faults.lock().authors.insert(revision, author);
+        if let Ok(commit) = commit {
+            direct::commit(&self.subject.store, &self.subject.faults, commit);
         }
     }
 
@@ -198,11 +187,7 @@ impl StoredDirector {
             return;
         }
         let key = self.subject.keys.progress(tenant, ShardKey::new(run, shard));
-        let found = self.subject.store.inspect(|state| {
-            let snapshot = state.load(std::slice::from_ref(&key), Revision::new(u64::MAX));
-            snapshot.values.into_iter().next().flatten()
-        });
-        let Some(found) = found else { return };
+        let Some(found) = direct::current(&self.subject.store, &key) else { return };
         self.fault(None, Some(StoreFault::RecordDamaged));
         self.note(format_args!("shard {shard} of run {run} is damaged"));
         let mut bytes = found.value.to_vec();
@@ -212,28 +197,28 @@ impl StoredDirector {
         self.scribble(&key, bytes.into());
         self.subject.damage.push(Damage { key, value: found.value, place });
         let long = self.rng.between(100, 1_500);
-        self.after_ms(long, Later::Of(StoreLater::Repair));
+        self.after_ms(long, Scheduled::OfSubject(StoreEvent::Repair));
     }
 
-    pub(super) fn happen_later(&mut self, what: StoreLater) {
+    pub(super) fn run_store_event(&mut self, what: StoreEvent) {
         match what {
-            StoreLater::Reconnect(process) => {
+            StoreEvent::Reconnect(process) => {
                 self.subject.faults.lock().cuts.remove(&process);
             }
-            StoreLater::DiskFree => self.subject.faults.lock().is_full = false,
-            StoreLater::SessionsInTime => self.subject.store.let_sessions_outlive(Duration::ZERO),
-            StoreLater::Storm { address, left } if !self.healed => self.storm(address, left),
-            StoreLater::Storm { .. } => {}
-            StoreLater::SetCalendar { process, by } => {
-                self.subject.look_at_calendars();
-                if let Some(calendar) = self.subject.calendars.get(process) {
-                    calendar.off_ms.fetch_add(by, Ordering::Relaxed);
+            StoreEvent::DiskFree => self.subject.faults.lock().is_full = false,
+            StoreEvent::SessionsInTime => self.subject.store.let_sessions_outlive(Duration::ZERO),
+            StoreEvent::Storm { address, left } if !self.healed => self.storm(address, left),
+            StoreEvent::Storm { .. } => {}
+            StoreEvent::SetWallClock { process, by } => {
+                self.subject.update_ceiling();
+                if let Some(wall_clock) = self.subject.wall_clocks.get(process) {
+                    wall_clock.off_ms.fetch_add(by, Ordering::Relaxed);
                 }
                 if by < 0 {
                     self.set_back(process, by.unsigned_abs());
                 }
             }
-            StoreLater::Repair => {
+            StoreEvent::Repair => {
                 for Damage { key, value, place } in std::mem::take(&mut self.subject.damage) {
                     if self.subject.log.damaged.remove(&place) {
                         self.scribble(&key, value);
@@ -243,27 +228,26 @@ impl StoredDirector {
         }
     }
 
-    /// Writes again what everybody compares, as it is.
+    /// Rewrites the record that every commit compares, with the same value.
     fn storm(&mut self, address: Address, left: u32) {
         let key = self.subject.keys.gate(address.0, address.1);
-        let found = self.subject.store.inspect(|state| {
-            let snapshot = state.load(std::slice::from_ref(&key), Revision::new(u64::MAX));
-            snapshot.values.into_iter().next().flatten()
-        });
-        if let Some(found) = found {
+        if let Some(found) = direct::current(&self.subject.store, &key) {
             self.scribble(&key, found.value);
         }
         if left > 0 {
             let pause = self.rng.between(0, 4);
-            self.after_ms(pause, Later::Of(StoreLater::Storm { address, left: left - 1 }));
+            self.after_ms(
+                pause,
+                Scheduled::OfSubject(StoreEvent::Storm { address, left: left - 1 }),
+            );
         }
     }
 }
 
-/// Makes a store that nobody works on yet a restored one.
+/// Makes an unused store a restored one.
 pub(super) fn restore(store: &MemoryStore, keys: &Keyspace) {
     let raised = StoredCoordinator::raise_generation(store.clone(), keys);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    // A store in memory answers at once.
+    // An in-memory store answers at once.
     let _raised = std::pin::pin!(raised).poll(&mut context);
 }

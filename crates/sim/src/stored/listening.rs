@@ -1,4 +1,4 @@
-//! What processes tell their listeners, held against the history.
+//! Published events, compared with the history.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -12,18 +12,19 @@ use crate::oracle::{Finding, Oracle};
 use crate::request::Request;
 use crate::request::operation::{Acquire, ChangeRun, Claim};
 
-pub(crate) const TOLD: &Oracle = &Oracle::of_the_world(
-    "events of what is stored",
-    "what happens once is told once at most, and a new owner only after it is stored",
+pub(crate) const EVENTS: &Oracle = &Oracle::of_the_world(
+    "events follow commits",
+    "an event of a change that occurs once is published at most once, and the event of a new owner \
+     only after its commit",
 );
 
-/// What can be heard now.
-pub(super) fn heard(listener: &mut EventStream) -> Vec<StateTransitionEvent> {
+/// The events that are available now.
+pub(super) fn delivered(listener: &mut EventStream) -> Vec<StateTransitionEvent> {
     let mut context = Context::from_waker(Waker::noop());
     let mut events = Vec::new();
-    while let Poll::Ready(Some(heard)) = pin!(listener.next()).poll(&mut context) {
-        // One that is too slow misses some, which is no lie.
-        if let Delivery::Event(event) = heard {
+    while let Poll::Ready(Some(delivered)) = pin!(listener.next()).poll(&mut context) {
+        // A slow subscriber may miss events.
+        if let Delivery::Event(event) = delivered {
             events.push((*event).clone());
         }
     }
@@ -32,16 +33,16 @@ pub(super) fn heard(listener: &mut EventStream) -> Vec<StateTransitionEvent> {
 
 impl CallLog {
     /// Judges an event.
-    pub(super) fn told(&mut self, event: &StateTransitionEvent) -> Result<(), Finding> {
+    pub(super) fn judge_event(&mut self, event: &StateTransitionEvent) -> Result<(), Finding> {
         let StateTransitionEvent { tenant, run, kind, .. } = event;
         let address = (*tenant, *run);
         if let EventKind::ShardAcquired { shard, fence_epoch, .. } = kind
             && !self.grants.contains_key(&(address, *shard, fence_epoch.as_raw()))
         {
-            return Err(wrong(event, "and is not stored"));
+            return Err(wrong(event, "before it was stored"));
         }
         let is_new = self.events.insert((address, format!("{kind:?}")));
-        if happens_once(kind) && !is_new && !self.was_asked_twice(event) {
+        if happens_once(kind) && !is_new && !self.was_requested_twice(event) {
             return Err(wrong(event, "twice"));
         }
         Ok(())
@@ -50,7 +51,7 @@ impl CallLog {
     /// Whether two calls may have made the same change in the same millisecond. Both commits have
     /// the same bytes then, so a call whose answer was lost finds its change stored, whichever of
     /// the two was applied.
-    fn was_asked_twice(&self, event: &StateTransitionEvent) -> bool {
+    fn was_requested_twice(&self, event: &StateTransitionEvent) -> bool {
         let address = (event.tenant, event.run);
         let Some(at_ms) = self.decided_at_ms(event) else { return false };
         let may_be_it = |call: &&CallRecord| {
@@ -77,8 +78,8 @@ impl CallLog {
         }
     }
 
-    /// When the change that an event reports was decided. A lease shows it; a run has ended when
-    /// the event says so.
+    /// When the change that an event reports was decided. A lease shows it. For the end of a run,
+    /// the event contains it.
     fn decided_at_ms(&self, event: &StateTransitionEvent) -> Option<u64> {
         let address = (event.tenant, event.run);
         let EventKind::ShardAcquired { shard, fence_epoch, .. } = &event.kind else {
@@ -104,11 +105,11 @@ fn ends_twice<'r>(requests: impl Iterator<Item = &'r Request>, how: RunTransitio
 
 fn wrong(event: &StateTransitionEvent, how: &str) -> Finding {
     let StateTransitionEvent { run, kind, .. } = event;
-    Finding { oracle: TOLD.name, text: format!("{kind:?} of run {run} was told {how}") }
+    Finding { oracle: EVENTS.name, text: format!("{kind:?} of run {run} was published {how}") }
 }
 
-/// A run can be asked for twice in the same moment, and both who asked may find it as they wanted
-/// it, so that it is not among these.
+/// The creation of a run is not among these: two requests at the same moment may both find the run
+/// as they wanted it.
 const fn happens_once(kind: &EventKind) -> bool {
     matches!(
         kind,

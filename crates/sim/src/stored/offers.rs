@@ -1,9 +1,8 @@
-//! What a process offers, held against what it has done itself.
+//! What a process offers, compared with its own commits.
 //!
-//! What a process knows of a run may be behind what others have stored, so that a claim may be told
-//! of nothing though there is something. But nobody looks behind its own deeds: a shard that was
-//! claimed by way of a process and released there, and that nobody has taken since, is offered to
-//! whoever claims there next.
+//! A process's view of a run may lag behind the store, so a claim may find nothing although a shard
+//! is free. But the view never lags behind the process's own commits: a shard that was claimed and
+//! released through a process, and that is still free, is offered to the next claim there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -21,7 +20,7 @@ use crate::request::{Answer, Reply, Request};
 /// A process from its start to its end.
 pub(crate) type Life = (usize, u32);
 
-/// What processes have handed out and got back.
+/// The shards that processes granted, and those that were released through them.
 #[derive(Debug, Default)]
 pub(crate) struct Offers {
     claimed: BTreeSet<(Life, Address, ShardId, FenceEpoch)>,
@@ -36,7 +35,7 @@ struct Released {
 }
 
 impl Offers {
-    /// Takes note of an answer.
+    /// Records an answer.
     pub(super) fn note(
         &mut self,
         address: Address,
@@ -45,7 +44,7 @@ impl Offers {
         (at, at_ms): (Revision, u64),
     ) {
         let by = call.life;
-        match (call.ask.request(), outcome) {
+        match (call.sent.request(), outcome) {
             (Some(Request::Claim(_)), Ok(Reply::Granted(granted))) => {
                 let (shard, fence) = (granted.lease.key().shard, granted.lease.fence());
                 self.claimed.insert((by, address, shard, fence));
@@ -66,11 +65,11 @@ impl Offers {
 
 impl CallLog {
     /// Whether a process may have had nothing to offer. Where reads may be stale, it may have tried
-    /// what is free and found it taken.
+    /// the free shards and found them held.
     pub(super) fn may_offer_nothing(&self, case: &Case<'_>) -> bool {
         let is_offered = |shard: ShardId, released: &Released| {
             released.by == case.call.life
-                && released.at_ms < case.call.asked_ms
+                && released.at_ms < case.call.sent_ms
                 && !self.harmed.contains(&(case.address, shard))
                 && self.versions_since(case.address, released.at).iter().all(is_free(shard))
                 && !self.is_tried_by_others(case, released.at_ms)
@@ -79,13 +78,13 @@ impl CallLog {
         case.serves_stale() || !of_run.any(|((_, shard), released)| is_offered(*shard, released))
     }
 
-    /// Whether another claim of the same process was under way at some time since.
+    /// Whether another claim of the same process was in flight at some time since.
     fn is_tried_by_others(&self, case: &Case<'_>, since_ms: u64) -> bool {
         let (tenant, run) = case.address;
         let tries = |call: &CallRecord| {
-            let request = call.ask.request();
+            let request = call.sent.request();
             matches!(request, Some(Request::Claim(_) | Request::CollectClaimCandidates(_)))
-                && call.ask.is_of(tenant, run)
+                && call.sent.is_of(tenant, run)
         };
         self.calls.values().any(|call| {
             let is_over = call.ended_ms.is_some_and(|ended_ms| ended_ms < since_ms);
@@ -95,7 +94,7 @@ impl CallLog {
     }
 }
 
-/// Whether a shard can be had, by no matter which clock.
+/// Whether a shard is free by every clock.
 fn is_free(id: ShardId) -> impl Fn(&Version) -> bool {
     move |version| {
         let Some(run) = &version.run else { return false };

@@ -1,4 +1,4 @@
-//! What the store holds, decoded, and the sentences that are true of it after every commit.
+//! The stored records, decoded, and the oracles that judge them after every commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,35 +20,35 @@ use super::ceiling::Ceiling;
 use crate::oracle::{Finding, Oracle};
 use crate::visible::RunView;
 
-/// A run and whose it is.
+/// A tenant and a run.
 pub(crate) type Address = (TenantId, RunId);
 
 pub(crate) const TOGETHER: &Oracle = &Oracle::of_the_world(
-    "records go together",
-    "a shard has both its records and a run its gate, and what says that a shard is open or owned \
-     agrees with where it stands",
+    "records are consistent",
+    "a shard has both its records, a run has its gate, and the records of open and owned shards \
+     agree with their status",
 );
 pub(crate) const COUNTS: &Oracle = &Oracle::of_the_world(
     "counts equal a recount",
-    "a run has counted its shards, and what runs have reserved is what is reserved in all",
+    "the counters of shards and of reservations equal a recount",
 );
 pub(crate) const BOUND: &Oracle = &Oracle::of_the_world(
-    "bound to sessions",
-    "what a worker has asked, waits for or owns goes with its process's session",
+    "session bindings",
+    "the requests, waits and leases of a worker are bound to its process's session",
 );
 pub(crate) const REMOVAL: &Oracle = &Oracle::of_the_world(
-    "removal",
-    "only runs that have ended or never begun are taken away, and the run itself comes last",
+    "deletion",
+    "only runs that have ended or never begun are deleted, and the run's own record last",
 );
 pub(crate) const TIME: &Oracle = &Oracle::of_the_world(
-    "the clock's mark",
-    "the time that may be told never goes back, and is no more than an interval ahead of all \
-         calendars, or comes back to them at half the pace",
+    "clock mark",
+    "the stored time never moves back, and is at most one interval ahead of all wall clocks, to \
+     which it returns at half the rate",
 );
 pub(crate) const DECODES: &Oracle =
-    &Oracle::of_the_world("everything decodes", "whatever is stored can be read again");
+    &Oracle::of_the_world("records decode", "every stored record decodes");
 
-/// All that is stored of a run.
+/// The records of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunRecords {
     pub(crate) run: Option<RunHeadRecord>,
@@ -58,11 +58,11 @@ pub(crate) struct RunRecords {
     pub(crate) staged: bool,
     pub(crate) watermark: Option<Box<[u8]>>,
     pub(crate) shards: BTreeMap<ShardId, ShardRecords>,
-    /// Who waits or asks, and whether each is bound to a session.
+    /// Waiting workers and requesters, and whether each is bound to a session.
     others: BTreeMap<ViewKey, bool>,
 }
 
-/// All that is stored of a shard.
+/// The records of a shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardRecords {
     definition: Option<DefinitionRecord>,
@@ -73,19 +73,19 @@ pub(crate) struct ShardRecords {
     owner_is_bound: bool,
 }
 
-/// What one commit, or the end of a session, touched.
+/// The records that one commit, or the end of a session, changed.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Shards of which something changed, as they were before.
+    /// Changed shards, as they were before.
     pub(crate) shards: BTreeMap<(Address, ShardId), TouchedShard>,
-    /// Runs of which something changed, as their records were before.
+    /// Changed runs, as their records were before.
     pub(crate) runs: BTreeMap<Address, Option<RunHeadRecord>>,
     pub(crate) watermarks: BTreeSet<Address>,
     /// Shards whose owner changed.
     pub(crate) owners: BTreeSet<(Address, ShardId)>,
 }
 
-/// What changed of a shard.
+/// The change of a shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TouchedShard {
     pub(crate) before: Option<ShardRecord>,
@@ -93,18 +93,18 @@ pub(crate) struct TouchedShard {
     pub(crate) progressed: bool,
 }
 
-/// Everything that is stored.
+/// All stored records.
 pub(crate) struct RecordChecks {
     pub(super) keys: RunKeys,
     limits: ShardLimits,
-    /// Whether sessions are used at all.
+    /// Whether sessions are used.
     sessions: bool,
     pub(crate) runs: BTreeMap<Address, RunRecords>,
     quotas: BTreeMap<TenantId, u64>,
     total: u64,
     pub(crate) clock: LogicalTime,
     pub(crate) ceiling: Ceiling,
-    /// Ended runs that have, or had, no gate any more.
+    /// Ended runs whose gate was deleted.
     ungated: BTreeSet<Address>,
 }
 
@@ -127,19 +127,19 @@ impl RecordChecks {
         }
     }
 
-    /// Takes changes into account.
+    /// Applies changes.
     pub(crate) fn apply(&mut self, set: &ChangeSet) -> Result<Touched, Finding> {
         let mut touched = Touched::default();
         for change in &set.changes {
             let Some(place) = self.keys.parse(&change.key) else {
-                return Err(finding(DECODES, format!("{} is no key of ours", change.key)));
+                return Err(finding(DECODES, format!("unknown key {}", change.key)));
             };
             self.enter(place, change, &mut touched)?;
         }
         for (address, shard) in touched.shards.keys() {
-            let book = self.runs.get_mut(address).and_then(|run| run.shards.get_mut(shard));
-            if let Some(book) = book {
-                book.join()?;
+            let state = self.runs.get_mut(address).and_then(|run| run.shards.get_mut(shard));
+            if let Some(state) = state {
+                state.join()?;
             }
         }
         self.runs.retain(|_, run| !run.is_gone());
@@ -154,19 +154,19 @@ impl RecordChecks {
     ) -> Result<(), Finding> {
         let now = change.now.as_ref();
         match place {
-            // Neither do advice and names decide anything.
+            // Advice and names are not judged either.
             StoreKey::Meta(MetaKey::Format | MetaKey::Generation)
             | StoreKey::Estimate(..)
             | StoreKey::Name(..)
-            | StoreKey::Purpose(..) => {}
+            | StoreKey::Label(..) => {}
             StoreKey::Meta(MetaKey::Clock) => self.enter_clock(now)?,
             StoreKey::QuotaTotal => self.total = reserved(now)?,
             StoreKey::QuotaTenant(tenant) => {
                 self.quotas.insert(tenant, reserved(now)?);
             }
             StoreKey::Run(tenant, run) => {
-                let book = self.runs.entry((tenant, run)).or_default();
-                let before = std::mem::replace(&mut book.run, decode(now)?);
+                let state = self.runs.entry((tenant, run)).or_default();
+                let before = std::mem::replace(&mut state.run, decode(now)?);
                 touched.runs.insert((tenant, run), before);
             }
             StoreKey::Manifest(tenant, run) => {
@@ -184,18 +184,18 @@ impl RecordChecks {
             }
             StoreKey::Shard(tenant, ShardKey { run, shard }, part) => {
                 let address = (tenant, run);
-                let book = self.runs.entry(address).or_default().shards.entry(shard).or_default();
+                let state = self.runs.entry(address).or_default().shards.entry(shard).or_default();
                 let entry = touched.shards.entry((address, shard)).or_insert_with(|| {
-                    TouchedShard { before: book.record.clone(), ..TouchedShard::default() }
+                    TouchedShard { before: state.record.clone(), ..TouchedShard::default() }
                 });
                 match part {
                     ShardPart::Definition => {
                         entry.defined = true;
-                        book.definition = decode(now)?;
+                        state.definition = decode(now)?;
                     }
                     ShardPart::Progress => {
                         entry.progressed = true;
-                        book.progress = decode(now)?;
+                        state.progress = decode(now)?;
                     }
                 }
             }
@@ -210,7 +210,7 @@ impl RecordChecks {
         Ok(())
     }
 
-    /// A full store takes no mark: a run that has ended is taken away when its gate goes.
+    /// A full store accepts no mark. The deletion of an ended run begins when its gate is deleted.
     fn note_ungated(
         &mut self,
         address: Address,
@@ -218,7 +218,7 @@ impl RecordChecks {
         now: Option<&Versioned>,
         touched: &mut Touched,
     ) {
-        let run = self.runs.get(&address).and_then(|book| book.run.as_ref());
+        let run = self.runs.get(&address).and_then(|state| state.run.as_ref());
         if let (ViewKey::Gate, None, Some(run)) = (key, now, run)
             && run.status.is_terminal()
             && self.ungated.insert(address)
@@ -227,9 +227,9 @@ impl RecordChecks {
         }
     }
 
-    /// Whether a run is being taken away.
+    /// Whether a run is being deleted.
     pub(crate) fn is_going(&self, address: Address) -> bool {
-        let run = self.runs.get(&address).and_then(|book| book.run.as_ref());
+        let run = self.runs.get(&address).and_then(|state| state.run.as_ref());
         self.ungated.contains(&address) || run.is_some_and(|run| run.collecting)
     }
 
@@ -241,7 +241,7 @@ impl RecordChecks {
         }
         let most = self.ceiling.time();
         if mark > most {
-            return Err(finding(TIME, format!("{mark}, and {most} is the most")));
+            return Err(finding(TIME, format!("{mark}, allowed is {most}")));
         }
         self.clock = mark;
         Ok(())
@@ -267,45 +267,45 @@ impl RecordChecks {
         key: ViewKey,
         now: Option<&Versioned>,
     ) -> Result<(), Finding> {
-        let book = self.runs.entry(address).or_default();
+        let state = self.runs.entry(address).or_default();
         let is_bound = now.is_some_and(|now| now.session.is_some()) || !self.sessions;
         match key {
-            ViewKey::Gate => book.gate = decode(now)?,
+            ViewKey::Gate => state.gate = decode(now)?,
             ViewKey::Open(shard) => {
-                book.shards.entry(shard).or_default().open =
+                state.shards.entry(shard).or_default().open =
                     decode::<ClaimableRecord>(now)?.is_some();
             }
             ViewKey::Owner(shard) => {
-                let book = book.shards.entry(shard).or_default();
-                (book.owner, book.owner_is_bound) = (decode(now)?, is_bound);
+                let state = state.shards.entry(shard).or_default();
+                (state.owner, state.owner_is_bound) = (decode(now)?, is_bound);
             }
             ViewKey::Waiting(_) => {
                 let is_there = decode::<WaitingWorkerRecord>(now)?.is_some();
-                book.note_other(key, is_there, is_bound);
+                state.note_other(key, is_there, is_bound);
             }
-            ViewKey::Asker(_) => {
+            ViewKey::Requester(_) => {
                 let is_there = decode::<RequesterRecord>(now)?.is_some();
-                book.note_other(key, is_there, is_bound);
+                state.note_other(key, is_there, is_bound);
             }
-            ViewKey::Ask(_) => {
-                let ask = decode::<SplitRequestRecord>(now)?;
-                // What was answered and only asks for quiet belongs to nobody.
-                let is_open = ask.is_some_and(|ask| ask.slot.open.is_some());
-                book.note_other(key, ask.is_some(), is_bound || !is_open);
+            ViewKey::SplitRequest(_) => {
+                let sent = decode::<SplitRequestRecord>(now)?;
+                // A declined request is bound to no session.
+                let is_open = sent.is_some_and(|sent| sent.slot.open.is_some());
+                state.note_other(key, sent.is_some(), is_bound || !is_open);
             }
         }
         Ok(())
     }
 
-    /// What must be true after every commit, of the runs that it touched.
+    /// Judges the runs that a commit changed.
     pub(crate) fn check(&self, touched: &Touched) -> Result<(), Finding> {
         let of_shards = touched.shards.keys().map(|(address, _)| *address);
         let runs: BTreeSet<Address> = of_shards.chain(touched.runs.keys().copied()).collect();
         for ((address, shard), what) in &touched.shards {
             let is_there = self.runs.get(address).and_then(|run| run.shards.get(shard));
-            let is_there = is_there.is_some_and(|book| book.definition.is_some());
+            let is_there = is_there.is_some_and(|state| state.definition.is_some());
             if what.defined && !what.progressed && is_there {
-                let text = format!("shard {shard} was defined anew without its progress");
+                let text = format!("shard {shard} was defined again without its progress");
                 return Err(finding(TOGETHER, text));
             }
         }
@@ -313,8 +313,8 @@ impl RecordChecks {
             self.check_removal(*address, before.as_ref())?;
         }
         for address in runs.into_iter().filter(|address| !self.ungated.contains(address)) {
-            if let Some(book) = self.runs.get(&address) {
-                book.check().map_err(|(oracle, text)| {
+            if let Some(state) = self.runs.get(&address) {
+                state.check().map_err(|(oracle, text)| {
                     finding(oracle, format!("run {}: {text}", address.1))
                 })?;
             }
@@ -323,49 +323,49 @@ impl RecordChecks {
     }
 
     fn check_removal(&self, address: Address, was: Option<&RunHeadRecord>) -> Result<(), Finding> {
-        let book = self.runs.get(&address);
-        let now = book.and_then(|book| book.run.as_ref());
+        let state = self.runs.get(&address);
+        let now = state.and_then(|state| state.run.as_ref());
         let wrong = |text: &str| Err(finding(REMOVAL, format!("run {}: {text}", address.1)));
         match (was, now) {
             (Some(before), None) if !before.collecting && !self.ungated.contains(&address) => {
-                wrong("gone without being marked")
+                wrong("deleted without being marked")
             }
-            (Some(_), None) if book.is_some() => wrong("the run is gone and something is left"),
+            (Some(_), None) if state.is_some() => wrong("the run is deleted and records are left"),
             (Some(before), Some(now)) if now.collecting && before.status == RunStatus::Active => {
-                wrong("taken away while it is active")
+                wrong("deleted while it is active")
             }
             (Some(before), Some(now)) if before.collecting && !now.collecting => {
-                wrong("came back while it was taken away")
+                wrong("came back while it was being deleted")
             }
             _ => Ok(()),
         }
     }
 
-    /// A run as anyone could see it.
+    /// The visible state of a run.
     pub(crate) fn view(&self, address: Address) -> Option<RunView> {
-        let book = self.runs.get(&address)?;
-        let run = book.run.clone().filter(|_| !self.is_going(address))?;
-        let manifest = book.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
-        // What is staged is not there yet.
-        let has_begun = book.manifest.is_some();
+        let state = self.runs.get(&address)?;
+        let run = state.run.clone().filter(|_| !self.is_going(address))?;
+        let manifest = state.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
+        // Staged shards are not visible yet.
+        let has_begun = state.manifest.is_some();
         let record = join_run(run, manifest).ok()?;
         let floor = FenceEpoch::INITIAL;
         let mut progress = ProgressCounter::new(LogicalTime::ZERO, floor);
         let mut shards = Vec::new();
-        for shard in book.shards.values().filter(|_| has_begun) {
+        for shard in state.shards.values().filter(|_| has_begun) {
             let record = shard.record.as_ref()?;
             let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
             progress.add(&record.head, spec, cursor);
-            // At the beginning of time no lease is over, so that the view does not depend on it.
+            // At time zero no lease has expired, so the view does not depend on the time.
             shards.push(ShardSummary::of(record, LogicalTime::ZERO, floor));
         }
         shards.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
         let mut progress = progress.finish(None);
-        progress.watermark.clone_from(&book.watermark);
+        progress.watermark.clone_from(&state.watermark);
         Some(RunView { record, shards, progress, at: LogicalTime::ZERO })
     }
 
-    /// What is left of runs, once all should be gone.
+    /// The records that are left after all runs were deleted.
     pub(crate) fn leftovers(&self) -> Option<Finding> {
         let left: Vec<String> = self.runs.keys().map(|(_, run)| run.to_string()).collect();
         let reserved = self.total + self.quotas.values().sum::<u64>();
@@ -383,7 +383,7 @@ impl RecordChecks {
         let same = self
             .quotas
             .iter()
-            .all(|(tenant, told)| *told == reserved.get(tenant).copied().unwrap_or_default());
+            .all(|(tenant, stored)| *stored == reserved.get(tenant).copied().unwrap_or_default());
         if total != self.total || !same {
             let text = format!("{total} reserved by runs, {} in all", self.total);
             return Err(finding(COUNTS, text));
@@ -412,7 +412,7 @@ impl ShardRecords {
                 let joined = join_shard(definition.clone(), progress.clone());
                 Some(joined.map_err(|error| finding(TOGETHER, error.to_string()))?)
             }
-            // A run that is taken away goes in pieces, and those may cut a shard in two.
+            // A run is deleted in several commits, which may separate the records of a shard.
             _ => None,
         };
         Ok(())
@@ -451,16 +451,16 @@ impl RunRecords {
         }
         let gate = RunStateRecord { status: run.status, paused: run.paused, config: run.config };
         if self.gate != Some(gate) {
-            return Err((TOGETHER, format!("the gate says {:?}, the run {gate:?}", self.gate)));
+            return Err((TOGETHER, format!("the gate is {:?}, the run has {gate:?}", self.gate)));
         }
         if let Some((key, _)) = self.others.iter().find(|(_, is_bound)| !**is_bound) {
-            return Err((BOUND, format!("{key:?} belongs to no session")));
+            return Err((BOUND, format!("{key:?} is bound to no session")));
         }
         let manifest = self.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
         if let Err(error) = join_run(run.clone(), manifest) {
             return Err((TOGETHER, error.to_string()));
         }
-        // What was staged of a run that never began lies where nobody looks.
+        // The staged shards of a run that never began are unreachable.
         if self.manifest.is_none() {
             return Ok(());
         }
@@ -472,7 +472,7 @@ impl RunRecords {
         }
         let used = self.count.map_or(0, |count| count.used);
         if used != self.shards.len() as u64 {
-            return Err((COUNTS, format!("{used} counted, {} there", self.shards.len())));
+            return Err((COUNTS, format!("{used} counted, {} found", self.shards.len())));
         }
         Ok(())
     }
@@ -491,7 +491,7 @@ impl ShardRecords {
             return Err((TOGETHER, format!("owned by {owner:?}, held by {holder:?}")));
         }
         if !self.owner_is_bound {
-            return Err((BOUND, "its owner belongs to no session".into()));
+            return Err((BOUND, "its owner is bound to no session".into()));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::answers::Case;
 use super::call_log::{CallLog, CallRecord, CallState};
 use super::record_checks::Address;
 use super::steps::{EXPLAINED, is_inert};
-use crate::director::AskReply;
+use crate::director::CallReply;
 use crate::oracle::Finding;
 use crate::request::operation::{DeclineSplit, RequestSplit};
 use crate::request::{Request, RequestExt};
@@ -23,23 +23,23 @@ use crate::runtime::executor::TaskId;
 
 impl CallRecord {
     pub(super) fn request_of(&self, (tenant, run): Address) -> Option<&Request> {
-        self.ask.request().filter(|_| self.ask.is_of(tenant, run))
+        self.sent.request().filter(|_| self.sent.is_of(tenant, run))
     }
 
-    /// For how long whoever asks for a split is ready to wait.
+    /// How long the requester of a split waits.
     pub(super) fn patience_ms(&self) -> Option<u64> {
-        match self.ask.request()? {
+        match self.sent.request()? {
             Request::RequestSplit(RequestSplit { patience_ms, .. }) => Some(*patience_ms),
             _ => None,
         }
     }
 
-    /// Whether it may have been done.
+    /// Whether it may have taken effect.
     fn may_be_done(&self) -> bool {
-        !matches!(&self.state, CallState::Answered(AskReply::Answer(told)) if is_inert(told))
+        !matches!(&self.state, CallState::Answered(CallReply::Answer(answer)) if is_inert(answer))
     }
 
-    /// Whether it may have been decided so long before a moment.
+    /// Whether it may have been decided `span_ms` before a moment.
     fn may_be_decided(&self, span_ms: u64, before: LogicalTime, clock: LogicalTime) -> bool {
         let earliest = LogicalTime::from_millis(self.not_before_ms).saturating_add(span_ms);
         let latest = self.not_after.unwrap_or(clock).saturating_add(span_ms);
@@ -48,16 +48,16 @@ impl CallRecord {
 }
 
 impl Case<'_> {
-    /// A request is over at once if whoever makes it has no patience, and only then.
-    pub(super) fn was_over(&self, told: &SplitRequestOver) -> bool {
+    /// A request expires at once only if its wait is zero.
+    pub(super) fn was_over(&self, reason: &SplitRequestOver) -> bool {
         let [earliest, latest] = self.times;
-        self.call.patience_ms() == Some(0) && (earliest..=latest).contains(&told.expires_at)
+        self.call.patience_ms() == Some(0) && (earliest..=latest).contains(&reason.expires_at)
     }
 }
 
 impl CallLog {
-    /// What may have been asked for in a run: who asked whom, and the call.
-    fn splits_asked(
+    /// The split requests of a run that may have taken effect: shard, requester and call.
+    fn split_requests(
         &self,
         address: Address,
     ) -> impl Iterator<Item = (ShardId, WorkerId, &CallRecord)> {
@@ -71,23 +71,23 @@ impl CallLog {
         })
     }
 
-    /// Whether another may wait for the same holder, or the same for another.
-    pub(super) fn was_asked_before(&self, case: &Case<'_>) -> bool {
+    /// Whether another requester may wait for the same holder, or this one for another holder.
+    pub(super) fn is_request_open(&self, case: &Case<'_>) -> bool {
         let Request::RequestSplit(RequestSplit { key, requester, .. }) = case.request else {
             return false;
         };
-        self.splits_asked(case.address).any(|(shard, by, call)| {
+        self.split_requests(case.address).any(|(shard, by, call)| {
             let until = call.not_after.unwrap_or(self.records.clock);
             let until = until.saturating_add(call.patience_ms().unwrap_or_default());
             (shard == key.shard) != (by == *requester) && until > case.times[0]
         })
     }
 
-    /// Whether a holder may have been asked just that.
-    pub(super) fn was_asked(&self, case: &Case<'_>, told: &SplitRequest) -> bool {
-        let SplitRequest { requester, asked_at, expires_at } = *told;
+    /// Whether a holder may have got exactly this request.
+    pub(super) fn was_requested(&self, case: &Case<'_>, request: &SplitRequest) -> bool {
+        let SplitRequest { requester, asked_at, expires_at } = *request;
         let clock = self.records.clock;
-        self.splits_asked(case.address).any(|(shard, by, call)| {
+        self.split_requests(case.address).any(|(shard, by, call)| {
             let patience_ms = call.patience_ms().unwrap_or_default();
             (Some(shard), by) == (case.request.shard_id(), requester)
                 && expires_at == asked_at.saturating_add(patience_ms)
@@ -95,7 +95,7 @@ impl CallLog {
         })
     }
 
-    /// A decline leaves word for how long nobody is to ask.
+    /// A decline stores the time before which no request is accepted.
     pub(super) fn check_decline(
         &self,
         set: &ChangeSet,
@@ -103,15 +103,15 @@ impl CallLog {
     ) -> Result<(), Vec<Finding>> {
         let call = task.and_then(|task| self.calls.get(&task));
         let Some(Request::DeclineSplit(DeclineSplit { lease, .. })) =
-            call.and_then(|call| call.ask.request())
+            call.and_then(|call| call.sent.request())
         else {
             return Ok(());
         };
         let silent = |change: &&Change| match self.records.keys.parse(&change.key) {
-            Some(StoreKey::View(_, _, ViewKey::Ask(_))) => {
+            Some(StoreKey::View(_, _, ViewKey::SplitRequest(_))) => {
                 !change.now.as_ref().is_some_and(|now| {
                     SplitRequestRecord::decode(&now.value)
-                        .is_ok_and(|ask| ask.slot.not_before.is_some())
+                        .is_ok_and(|sent| sent.slot.not_before.is_some())
                 })
             }
             _ => false,
@@ -119,23 +119,23 @@ impl CallLog {
         match set.changes.iter().find(silent) {
             Some(_) => {
                 let shard = lease.key().shard;
-                let text = format!("nobody is told that a split of {shard} was declined");
+                let text = format!("the decline of a split of {shard} was not stored");
                 Err(vec![Finding { oracle: EXPLAINED.name, text }])
             }
             None => Ok(()),
         }
     }
 
-    /// Whether a holder may have declined for as long as that.
-    pub(super) fn was_declined(&self, case: &Case<'_>, told: &SplitDeclined) -> bool {
+    /// Whether a holder may have declined until that time.
+    pub(super) fn was_declined(&self, case: &Case<'_>, reason: &SplitDeclined) -> bool {
         let is_it = |call: &CallRecord| match call.request_of(case.address) {
             Some(Request::DeclineSplit(DeclineSplit { lease, pause_ms })) => {
                 Some(lease.key().shard) == case.request.shard_id()
-                    && call.may_be_decided(*pause_ms, told.not_before, self.records.clock)
+                    && call.may_be_decided(*pause_ms, reason.not_before, self.records.clock)
             }
             _ => false,
         };
         let declined = self.calls.values().any(|call| call.may_be_done() && is_it(call));
-        declined && told.not_before > case.times[0]
+        declined && reason.not_before > case.times[0]
     }
 }

@@ -1,4 +1,4 @@
-//! What differs from seed to seed before anything happens.
+//! The settings of a world, drawn from the seed.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use shardwright_store::StoreLimits;
 use super::answers::Terms;
 use crate::rng::Rng;
 
-/// The shape of one world.
+/// The settings of one world.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) processes: usize,
-    /// How many workers each tenant has.
+    /// Number of workers of each tenant.
     pub(crate) workers: Vec<usize>,
     pub(crate) open_runs: usize,
     pub(crate) engine: EngineConfig,
     pub(crate) store: StoreLimits,
     pub(crate) terms: Terms,
-    /// How often the store was restored from a backup before anybody works on it.
+    /// Number of times that the store was restored from a backup before the world begins.
     pub(crate) restored: u32,
 }
 

@@ -1,8 +1,8 @@
-//! What callers were shown, held against the history.
+//! What answers show, compared with the history.
 //!
-//! Runs, lists and progress are read, and were so at some moment of the call. What is told besides
-//! comes from a view that follows the store, so that it may be behind; but what never was is not
-//! told either.
+//! Runs, lists and progress are read from the store, so they were true at some moment of the call.
+//! Hints, candidates and notices come from a view that follows the store. They may be outdated, but
+//! they were true once.
 
 use std::collections::BTreeSet;
 
@@ -18,19 +18,18 @@ use crate::oracle::Finding;
 use crate::request::operation::{CollectClaimCandidates, ListShards};
 use crate::request::{Reply, Request, RequestExt};
 
-/// No view is behind by more: what is watched may be delayed, then a line cut, then a process stand
-/// still.
+/// The longest lag of a view: a delayed watch, then a cut link, then a paused process.
 const VIEW_BEHIND_MS: u64 = 4_000;
 
 impl CallLog {
     /// Judges what an answer shows.
     pub(super) fn judge_shown(&self, case: &Case<'_>, reply: &Reply) -> Result<(), Finding> {
         let was_so = match reply {
-            Reply::Run(told) => {
-                self.was_at_some_time(case, |version| version.record.as_deref() == Some(told))
+            Reply::Run(shown) => {
+                self.was_at_some_time(case, |version| version.record.as_deref() == Some(shown))
             }
-            Reply::Progress(told) => self
-                .was_at_some_time(case, |version| is_progress(told, &version.shards, case.times)),
+            Reply::Progress(shown) => self
+                .was_at_some_time(case, |version| is_progress(shown, &version.shards, case.times)),
             Reply::Shards(listed) => match case.request {
                 Request::ListShards(ListShards { filter, .. }) => self
                     .was_at_some_time(case, |version| {
@@ -51,14 +50,14 @@ impl CallLog {
             Reply::Noticed(IdempotentOutcome::Executed(notice)) => {
                 self.may_be_noticed(case, *notice)
             }
-            // These show nothing. What they acknowledge is looked up in the history.
+            // These show nothing. Their effects are judged elsewhere.
             _ => true,
         };
         if was_so {
             return Ok(());
         }
         let name = case.request.label();
-        Err(finding(SHOWN, format!("{name} was answered {reply:?}, and it never was so")))
+        Err(finding(SHOWN, format!("{name} was answered {reply:?}, which was never true")))
     }
 
     fn was_at_some_time(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> bool {
@@ -73,8 +72,8 @@ impl CallLog {
         versions.get(later.saturating_sub(1)..).unwrap_or_default()
     }
 
-    /// Candidates were active of late, and are no more than wanted.
-    fn may_be_candidates(&self, case: &Case<'_>, told: &[ShardId]) -> bool {
+    /// Candidates were active recently, and are no more than requested.
+    fn may_be_candidates(&self, case: &Case<'_>, shown: &[ShardId]) -> bool {
         let Request::CollectClaimCandidates(CollectClaimCandidates { limit, .. }) = case.request
         else {
             return false;
@@ -85,62 +84,62 @@ impl CallLog {
                 |shard: &ShardSummary| shard.shard == *id && shard.status == ShardStatus::Active;
             viewed.iter().any(|version| version.shards.iter().any(is_it))
         };
-        let distinct: BTreeSet<_> = told.iter().collect();
-        told.len() <= *limit && distinct.len() == told.len() && told.iter().all(was_active)
+        let distinct: BTreeSet<_> = shown.iter().collect();
+        shown.len() <= *limit && distinct.len() == shown.len() && shown.iter().all(was_active)
     }
 
-    fn may_be_hint(&self, case: &Case<'_>, told: &CapacityHint) -> bool {
+    fn may_be_hint(&self, case: &Case<'_>, shown: &CapacityHint) -> bool {
         let most = self.viewed(case).iter().map(|version| version.shards.len()).max();
         let workers = self.model.tenants.get(&case.address.0).map_or(0, |tenant| tenant.workers);
-        let is_ahead = told.earliest_deadline.is_none_or(|end| end > case.times[0]);
-        told.available_count as usize <= most.unwrap_or_default()
-            && told.waiting_workers <= workers
+        let is_ahead = shown.earliest_deadline.is_none_or(|end| end > case.times[0]);
+        shown.available_count as usize <= most.unwrap_or_default()
+            && shown.waiting_workers <= workers
             && is_ahead
-            && self.may_end_first(case, told.earliest_deadline)
+            && self.may_end_first(case, shown.earliest_deadline)
     }
 
-    /// Nobody holds a shard for longer than its run's leases last, and is left alone after that for
-    /// longer than clocks may differ.
-    pub(super) fn may_end_first(&self, case: &Case<'_>, told: Option<LogicalTime>) -> bool {
-        let Some(told) = told else { return true };
+    /// A lease lasts at most for the run's lease duration. After its deadline, its shard is
+    /// protected for at most the skew allowance.
+    pub(super) fn may_end_first(&self, case: &Case<'_>, shown: Option<LogicalTime>) -> bool {
+        let Some(shown) = shown else { return true };
         let longest = self.viewed(case).iter().filter_map(|version| version.run.as_ref());
         let longest = longest.map(|run| run.config.lease_duration_ms.get()).max();
         longest.is_some_and(|lease_ms| {
-            told <= case.times[1].saturating_add(lease_ms).saturating_add(self.model.skew_ms)
+            shown <= case.times[1].saturating_add(lease_ms).saturating_add(self.model.skew_ms)
         })
     }
 
-    /// A holder is told whether its run is paused, and what was asked of it and of nobody else.
-    /// What could not be read is not told.
-    fn may_be_noticed(&self, case: &Case<'_>, told: Option<HolderNotice>) -> bool {
-        let Some(HolderNotice { paused, split_request }) = told else { return true };
+    /// A holder is notified of a pause of its run and of its own split request. A notice that could
+    /// not be read is absent.
+    fn may_be_noticed(&self, case: &Case<'_>, shown: Option<HolderNotice>) -> bool {
+        let Some(HolderNotice { paused, split_request }) = shown else { return true };
         let runs = self.viewed(case).iter().filter_map(|version| version.run.as_ref());
         let was_so = runs.into_iter().any(|run| run.paused == paused);
-        was_so && split_request.is_none_or(|request| self.was_asked(case, &request))
+        was_so && split_request.is_none_or(|request| self.was_requested(case, &request))
     }
 }
 
 const STATUSES: [ShardStatus; 4] =
     [ShardStatus::Active, ShardStatus::Done, ShardStatus::Split, ShardStatus::Parked];
 
-/// Whether a lease has not ended by the latest of some times.
+/// Whether a lease is valid at the later time.
 fn is_held(shard: &ShardSummary, times: [LogicalTime; 2]) -> bool {
     shard.lease_deadline.is_some_and(|deadline| deadline > times[1])
 }
 
-/// Whether shards are counted right. Whether somebody still holds one depends on the time.
-fn is_progress(told: &RunProgress, shards: &[ShardSummary], times: [LogicalTime; 2]) -> bool {
+/// Whether the counts are right. The number of valid leases depends on the time.
+fn is_progress(shown: &RunProgress, shards: &[ShardSummary], times: [LogicalTime; 2]) -> bool {
     let count = |is_counted: &dyn Fn(&ShardSummary) -> bool| {
         shards.iter().filter(|shard| is_counted(shard)).count() as u32
     };
     let counts = STATUSES.map(|status| count(&|shard| shard.status == status));
     let held = count(&|shard| is_held(shard, times));
     let leased = count(&|shard| shard.lease_deadline.is_some());
-    counts == [told.active, told.done, told.split, told.parked]
-        && (held..=leased).contains(&told.leased)
+    counts == [shown.active, shown.done, shown.split, shown.parked]
+        && (held..=leased).contains(&shown.leased)
 }
 
-/// Whether a list is what a filter lets through of some shards, in order.
+/// Whether a list contains exactly the shards that a filter admits, in order.
 fn is_listing(
     listed: &[ShardSummary],
     filter: &ShardFilter,
@@ -149,23 +148,23 @@ fn is_listing(
 ) -> bool {
     let but_for_leases = ShardFilter { is_leased: None, ..*filter };
     let passing = || shards.iter().filter(|shard| but_for_leases.admits(shard));
-    let is_shown = |shard: &ShardSummary| listed.iter().any(|told| told.shard == shard.shard);
-    // Somebody may hold a shard or not, unless nobody ever did or the lease lasts beyond the call.
+    let is_shown = |shard: &ShardSummary| listed.iter().any(|shown| shown.shard == shard.shard);
+    // A shard may be listed as held or not, unless it has no lease or a lease beyond the call.
     let may_lack = |shard: &ShardSummary| match filter.is_leased {
         None => false,
         Some(true) => !is_held(shard, times),
         Some(false) => shard.lease_deadline.is_some(),
     };
     listed.is_sorted_by_key(|shard| (&shard.start, shard.shard))
-        && listed
-            .iter()
-            .all(|told| filter.admits(told) && passing().any(|shard| is_same(told, shard, times)))
+        && listed.iter().all(|shown| {
+            filter.admits(shown) && passing().any(|shard| is_same(shown, shard, times))
+        })
         && passing().all(|shard| is_shown(shard) || may_lack(shard))
 }
 
-/// Whether a shard is shown as it was. That a lease is over need not be known before it is.
-fn is_same(told: &ShardSummary, was: &ShardSummary, times: [LogicalTime; 2]) -> bool {
-    let is_over = told.lease_deadline.is_none() && !is_held(was, times);
+/// Whether a shard is shown as it was. A lease that expires during the call may be shown or not.
+fn is_same(shown: &ShardSummary, was: &ShardSummary, times: [LogicalTime; 2]) -> bool {
+    let is_over = shown.lease_deadline.is_none() && !is_held(was, times);
     let lease_deadline = if is_over { None } else { was.lease_deadline };
-    *told == ShardSummary { lease_deadline, ..was.clone() }
+    *shown == ShardSummary { lease_deadline, ..was.clone() }
 }

@@ -1,4 +1,4 @@
-//! What a commit did, read from the records before and after it.
+//! The step of a commit, computed from the records before and after it.
 
 use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::error::reason::RetriesExhausted;
@@ -10,7 +10,7 @@ use shardwright_coordination::{
 use shardwright_runs::records::RunHeadRecord;
 
 use super::record_checks::Address;
-use crate::director::Ask;
+use crate::director::CallRequest;
 use crate::keyspace::Point;
 use crate::oracle::{Finding, Oracle};
 use crate::request::operation::{
@@ -19,11 +19,11 @@ use crate::request::operation::{
 use crate::request::{Answer, Reply, Request, applied};
 
 pub(crate) const EXPLAINED: &Oracle = &Oracle::of_the_world(
-    "everything stored was asked for",
-    "each commit is one thing that its author was asked to do, and nothing else",
+    "every commit was requested",
+    "each commit is exactly one step, and its author was requested to make it",
 );
 
-/// What a commit did, as a request and its outcome.
+/// The step of a commit, as a request and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) tenant: TenantId,
@@ -32,14 +32,14 @@ pub(crate) struct Step {
     pub(crate) events: Vec<StateTransitionEvent>,
     pub(crate) now: LogicalTime,
     pub(crate) processed: Option<(Point, Point)>,
-    /// Whether it is what the author was asked for, and not something on the way.
+    /// Whether it is the requested step, and not an intermediate one.
     pub(crate) is_wanted: bool,
 }
 
-/// What whoever stored something was asked, and when.
+/// The call of a commit's author, and its time.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) ask: Option<&'a Ask>,
+pub(crate) struct AuthorCall<'a> {
+    pub(crate) sent: Option<&'a CallRequest>,
     /// At the earliest.
     pub(crate) not_before: LogicalTime,
     /// At the latest.
@@ -50,12 +50,12 @@ fn unexplained(text: String) -> Finding {
     Finding { oracle: EXPLAINED.name, text }
 }
 
-/// What became of a run's own record.
+/// The step of a run's own record.
 pub(crate) fn of_run(
     (tenant, run): Address,
     before: Option<&RunHeadRecord>,
     after: &RunHeadRecord,
-    ask: Option<&Ask>,
+    sent: Option<&CallRequest>,
 ) -> Result<Option<Step>, Finding> {
     let base = Step {
         tenant,
@@ -68,7 +68,7 @@ pub(crate) fn of_run(
     };
     let known = before.map(|run| run.op_log.entries()).into_iter().flatten();
     let fresh = fresh(known, after.op_log.entries());
-    match (before, fresh.as_slice(), ask.and_then(Ask::request)) {
+    match (before, fresh.as_slice(), sent.and_then(CallRequest::request)) {
         (Some(before), [], _) if before == after => Ok(None),
         (None, [], Some(Request::CreateRun(CreateRun { config, .. })))
             if *config == after.config =>
@@ -82,9 +82,9 @@ pub(crate) fn of_run(
         }
         (_, [entry], Some(request))
             if request.op_id() == Some(entry.op)
-                && ask.is_some_and(|ask| ask.is_of(tenant, run)) =>
+                && sent.is_some_and(|sent| sent.is_of(tenant, run)) =>
         {
-            // The op log is in order, and so may be ahead; the end of a run is exact.
+            // Times of the op log are monotonic, so they may be ahead. The end of a run is exact.
             let (request, now) = (request.clone(), after.completed_at.unwrap_or(entry.executed_at));
             let outcome = Ok(applied(false));
             Ok(Some(Step { request, outcome, now, ..base }))
@@ -93,25 +93,25 @@ pub(crate) fn of_run(
     }
 }
 
-/// What became of a shard.
+/// The step of a shard.
 pub(crate) fn of_shard(
     (tenant, run): Address,
     config: &RunConfig,
     before: &ShardRecord,
     after: &ShardRecord,
-    asked: Asked<'_>,
+    asked: AuthorCall<'_>,
 ) -> Result<Option<Step>, Finding> {
-    let Asked { ask, not_before, not_after } = asked;
+    let AuthorCall { sent, not_before, not_after } = asked;
     let (old, new) = (&before.head, &after.head);
     let fresh = fresh(old.op_log.entries(), new.op_log.entries());
     let change = Change { tenant, run, config, before, after, not_before, not_after };
     match fresh.as_slice() {
-        [] if new.fence != old.fence => change.granted(ask).map(Some),
-        [] if new.status != old.status => change.parked(ask).map(Some),
+        [] if new.fence != old.fence => change.granted(sent).map(Some),
+        [] if new.status != old.status => change.parked(sent).map(Some),
         [] if before == after => Ok(None),
-        [] => change.renewed(ask).map(Some),
-        [entry] => change.asked_for(entry, ask).map(Some),
-        _ => Err(change.unexplained("two things were done at once")),
+        [] => change.renewed(sent).map(Some),
+        [entry] => change.requested(entry, sent).map(Some),
+        _ => Err(change.unexplained("one commit made two steps")),
     }
 }
 
@@ -153,13 +153,13 @@ impl Change<'_> {
         Step { tenant, request, outcome, events, now, processed: None, is_wanted: true }
     }
 
-    /// It got a new owner.
-    fn granted(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
+    /// A new owner.
+    fn granted(&self, sent: Option<&CallRequest>) -> Result<Step, Finding> {
         let head = &self.after.head;
         let Some(holder) = head.lease else {
-            return Err(self.unexplained("a fence rose for nobody"));
+            return Err(self.unexplained("a fence rose without an owner"));
         };
-        let wanted = match ask.and_then(Ask::request) {
+        let wanted = match sent.and_then(CallRequest::request) {
             Some(Request::Acquire(Acquire { key, worker })) => {
                 (*key, *worker) == (head.key, holder.owner)
             }
@@ -169,7 +169,7 @@ impl Change<'_> {
             _ => false,
         };
         if !wanted {
-            return Err(self.unexplained("nobody asked for the shard"));
+            return Err(self.unexplained("no call requested the shard"));
         }
         let lease = Lease::new(self.tenant, head.key, holder.owner, head.fence, holder.deadline);
         let duration = self.config.lease_duration_ms.get();
@@ -179,24 +179,24 @@ impl Change<'_> {
         Ok(self.step(request, Ok(granted), now))
     }
 
-    /// It was parked because it made no progress.
-    fn parked(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
+    /// Parked for want of progress.
+    fn parked(&self, sent: Option<&CallRequest>) -> Result<Step, Finding> {
         let head = &self.after.head;
-        let worker = match ask.and_then(Ask::request) {
+        let worker = match sent.and_then(CallRequest::request) {
             Some(
                 Request::Acquire(Acquire { worker, .. }) | Request::Claim(Claim { worker, .. }),
             ) => *worker,
-            _ => return Err(self.unexplained("nobody asked for that")),
+            _ => return Err(self.unexplained("no call requested it")),
         };
         let is_parked = head.status == ShardStatus::Parked
             && head.park.as_ref().is_some_and(|park| park.reason == ParkReason::TooManyErrors);
         if !is_parked {
-            return Err(self.unexplained("that is no way to park"));
+            return Err(self.unexplained("not a valid park"));
         }
         let shard = head.key.shard;
         let reason = RetriesExhausted { shard, attempts: self.before.head.fruitless_acquires };
         let request = Acquire { key: head.key, worker }.into();
-        // What nobody may do even at the latest moment, nobody may do at all.
+        // The latest moment counts: a park that is wrong then is wrong at any moment.
         let mut step = self.step(request, Err(reason.into()), self.not_after);
         let kind = EventKind::ShardParked { shard, reason: ParkReason::TooManyErrors };
         step.events.push(self.event(step.now, kind));
@@ -204,13 +204,13 @@ impl Change<'_> {
         Ok(step)
     }
 
-    /// Its lease lasts longer.
-    fn renewed(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
-        let Some(Request::Renew(Renew { lease })) = ask.and_then(Ask::request) else {
-            return Err(self.unexplained("nobody asked for that"));
+    /// A renewed lease.
+    fn renewed(&self, sent: Option<&CallRequest>) -> Result<Step, Finding> {
+        let Some(Request::Renew(Renew { lease })) = sent.and_then(CallRequest::request) else {
+            return Err(self.unexplained("no call requested it"));
         };
         let (Some(holder), true) = (self.after.head.lease, lease.key() == self.key()) else {
-            return Err(self.unexplained("that is no way to renew"));
+            return Err(self.unexplained("not a valid renewal"));
         };
         let new_deadline = holder.deadline;
         let duration = self.config.lease_duration_ms.get();
@@ -221,16 +221,16 @@ impl Change<'_> {
         Ok(self.step(request, Ok(renewed), now))
     }
 
-    /// Something was done that has an id.
-    fn asked_for(&self, entry: &OpLogEntry, ask: Option<&Ask>) -> Result<Step, Finding> {
-        let Some(Ask::Request { tenant, request, processed, .. }) = ask else {
-            return Err(self.unexplained("nobody asked for that"));
+    /// An operation with an op id.
+    fn requested(&self, entry: &OpLogEntry, sent: Option<&CallRequest>) -> Result<Step, Finding> {
+        let Some(CallRequest::Request { tenant, request, processed, .. }) = sent else {
+            return Err(self.unexplained("no call requested it"));
         };
         let is_it = request.op_id() == Some(entry.op)
             && *tenant == self.tenant
             && request.shard() == Some(self.key());
         if !is_it {
-            return Err(self.unexplained("another thing was asked for"));
+            return Err(self.unexplained("the call requested another step"));
         }
         let answer = match (request, self.spawned()) {
             (Request::Checkpoint(_), _) => Reply::Noticed(IdempotentOutcome::Executed(None)),
@@ -242,7 +242,7 @@ impl Change<'_> {
                     let made = SplitResidualResult { residual: *residual };
                     Reply::Residual(IdempotentOutcome::Executed(made))
                 }
-                _ => return Err(self.unexplained("not one residual was made")),
+                _ => return Err(self.unexplained("not exactly one residual was created")),
             },
             _ => applied(false),
         };
@@ -256,7 +256,7 @@ impl Change<'_> {
         Ok(step)
     }
 
-    /// When something was done. An op log is in order, so its times say only that it was no later.
+    /// The time of an operation. The times of an op log are monotonic, so they are upper bounds.
     fn when(&self, entry: &OpLogEntry) -> LogicalTime {
         let latest = self.before.head.op_log.entries().map(|known| known.executed_at).max();
         match latest {
@@ -286,7 +286,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> RestoredShardState {
     }
 }
 
-/// A watermark that was stored, before it is told.
+/// The step of a stored watermark.
 pub(crate) fn of_watermark((tenant, run): Address, progress: RunProgress) -> Step {
     Step {
         tenant,
@@ -299,7 +299,7 @@ pub(crate) fn of_watermark((tenant, run): Address, progress: RunProgress) -> Ste
     }
 }
 
-/// Whether an outcome says that nothing was done.
+/// Whether an outcome reports that nothing was done.
 pub(crate) const fn is_inert(outcome: &Answer) -> bool {
     use shardwright_coordination::InfraError::Unknown;
     match outcome {

@@ -1,5 +1,5 @@
-//! The stored coordinator as a subject: processes with calendars of their own, lines to one store,
-//! and the history of that store, by which everything is judged.
+//! The stored coordinator as a subject: processes with wall clocks of their own, links to one
+//! store, and the history of that store, which the oracles judge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,17 +13,20 @@ use shardwright_runs::{EventStream, LeaseBinding, Retention, StoredCoordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::call_log::{CallLog, CallRecord, CallState};
-use super::fault_plan::{self, Damage, StoreLater};
+use super::fault_plan::{self, Damage, StoreEvent};
 use super::record_checks::RecordChecks;
 use super::settings::Settings;
 use super::{StoredDirector, listening};
-use crate::director::{Ask, AskReply, Call, Cast, Director, Findings, Subject, Tenant, lock};
+use crate::director::{
+    Call, CallReply, CallRequest, Cast, Director, Findings, Subject, Tenant, lock,
+};
 use crate::model::Model;
 use crate::oracle::Finding;
 use crate::planted::stored::StoredBug;
 use crate::planted::stored_doctor::StoredDoctor;
-use crate::planted::stored_tamper::{Rumours, StoredTamper};
+use crate::planted::stored_tamper::{AddedEvents, StoredTamper};
 use crate::rng::Rng;
+use crate::runtime::direct;
 use crate::runtime::env::SimEnv;
 use crate::runtime::executor::{Clockwork, TaskId, TaskOwner};
 use crate::runtime::faults::Faults;
@@ -32,20 +35,20 @@ use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::tally::RunTally;
 use crate::trace::Trace;
 
-/// Fences of one generation of a store; the number of the generation lies above.
+/// Bits of a fence within one generation of a store. The bits above are the generation.
 const FENCE_BITS: u32 = 32;
-/// In how many attempts every run that has ended has to be deleted.
+/// Attempts within which every ended run has to be deleted.
 const COLLECTIONS_MAX: u64 = 400;
 
-/// The calendar of a process.
+/// The wall clock of a process.
 #[derive(Default)]
-pub(super) struct Calendar {
+pub(super) struct WallClock {
     pub(super) off_ms: Arc<AtomicI64>,
-    /// The time that was marked when the process started. It shows no time before.
+    /// The clock mark when the process started. The process returns no time before it.
     floor_ms: u64,
 }
 
-/// A store, and what is known of its history.
+/// A store and its history.
 pub(crate) struct Stored {
     pub(super) clock: Clockwork,
     pub(super) store: MemoryStore,
@@ -53,12 +56,12 @@ pub(crate) struct Stored {
     pub(super) faults: Faults,
     pub(super) log: CallLog,
     pub(super) settings: Settings,
-    pub(super) calendars: Vec<Calendar>,
+    pub(super) wall_clocks: Vec<WallClock>,
     pub(super) damage: Vec<Damage>,
     listeners: Vec<Option<EventStream>>,
     bug: Option<StoredBug>,
     doctor: Option<Arc<StoredDoctor>>,
-    rumours: Rumours,
+    rumours: AddedEvents,
 }
 
 /// A world around a store.
@@ -75,7 +78,7 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
     let floor = u64::from(settings.restored) << FENCE_BITS;
     let tenants = Tenant::all(&settings.workers);
     let model = Model {
-        tenants: tenants.iter().map(Tenant::account).collect(),
+        tenants: tenants.iter().map(Tenant::new_model).collect(),
         limits: settings.engine.limits,
         cooldown_ms: 0,
         skew_ms: settings.engine.skew_allowance_ms,
@@ -84,9 +87,9 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
     };
     let has_sessions = matches!(settings.engine.sessions, LeaseBinding::Session { .. });
     let records = RecordChecks::new(keys.clone(), settings.engine.limits, has_sessions);
-    let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalTold);
+    let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalReturned);
     let faults = Faults::new(Rng::new(rng.next()), serves_stale);
-    let calendars = (0..settings.processes).map(|_| Calendar::default()).collect();
+    let wall_clocks = (0..settings.processes).map(|_| WallClock::default()).collect();
     let (processes, open_runs) = (settings.processes, settings.open_runs);
     let cast = Cast { processes, tenants, open_runs };
     let subject = Stored {
@@ -95,7 +98,7 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
         log: CallLog::new(records, model, keys.keyspace().everything()),
         keys,
         faults,
-        calendars,
+        wall_clocks,
         damage: Vec::new(),
         listeners: (0..settings.processes).map(|_| None).collect(),
         bug,
@@ -107,7 +110,7 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
 }
 
 impl Stored {
-    /// A process's line to the store, with a planted bug in it if there is one.
+    /// A process's link to the store, with a planted bug if there is one.
     fn link(&self, process: usize) -> Link {
         let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
         let link = Link::new(store, limits, clock, self.faults.clone(), process);
@@ -117,22 +120,22 @@ impl Stored {
         link.tampered(Arc::new(StoredTamper::new(bug, keys, interval_ms, rumours)))
     }
 
-    /// Events since the last time, and those that a bug adds.
+    /// Events since the last call, and those that a bug adds.
     fn published(&mut self) -> Vec<StateTransitionEvent> {
         let mut events = std::mem::take(&mut *lock(&self.rumours));
         for listener in self.listeners.iter_mut().flatten() {
-            events.extend(listening::heard(listener));
+            events.extend(listening::delivered(listener));
         }
-        if self.bug == Some(StoredBug::ToldTwice) {
+        if self.bug == Some(StoredBug::PublishedTwice) {
             events = events.into_iter().flat_map(|event| [event.clone(), event]).collect();
         }
         events
     }
 
-    /// Notes how far ahead time may be by now.
-    pub(super) fn look_at_calendars(&mut self) {
+    /// Updates the upper bound of the logical time.
+    pub(super) fn update_ceiling(&mut self) {
         let now_ms = self.clock.now_ms();
-        let offsets = self.calendars.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
+        let offsets = self.wall_clocks.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
         let furthest = offsets.map(|off_ms| now_ms.saturating_add_signed(off_ms)).max();
         let interval_ms = self.settings.engine.clock_mark_interval_ms;
         self.log.records.ceiling.rise(now_ms, furthest.unwrap_or(now_ms), interval_ms);
@@ -141,7 +144,7 @@ impl Stored {
 
 impl Subject for Stored {
     type Port = Arc<StoredCoordinator>;
-    type Later = StoreLater;
+    type Scheduled = StoreEvent;
     const MISUSE: (u64, u64) = (150, 120);
 
     fn model(&self) -> &Model {
@@ -150,12 +153,12 @@ impl Subject for Stored {
 
     fn open(director: &mut StoredDirector, process: usize) {
         let subject = &mut director.subject;
-        // A stale read shows an older mark.
+        // A stale read may show an older mark.
         let is_exact = !subject.settings.terms.serves_stale;
         let floor_ms = if is_exact { subject.log.records.clock.as_millis() } else { 0 };
-        let Some(calendar) = subject.calendars.get_mut(process) else { return };
-        calendar.floor_ms = floor_ms;
-        let off_ms = Arc::clone(&calendar.off_ms);
+        let Some(wall_clock) = subject.wall_clocks.get_mut(process) else { return };
+        wall_clock.floor_ms = floor_ms;
+        let off_ms = Arc::clone(&wall_clock.off_ms);
         if director.processes.get(process).is_some_and(|process| process.life == 1) {
             off_ms.store(director.rng.between(0, 100) as i64 - 50, Ordering::Relaxed);
         }
@@ -190,44 +193,50 @@ impl Subject for Stored {
         }
     }
 
-    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, AskReply> {
+    fn put(
+        &self,
+        port: Self::Port,
+        sent: CallRequest,
+        process: usize,
+    ) -> BoxFuture<'static, CallReply> {
         let doctor = self.doctor.clone();
         Box::pin(async move {
-            match ask {
-                Ask::Request { tenant, request, .. } => {
+            match sent {
+                CallRequest::Request { tenant, request, .. } => {
                     let answer = match doctor {
                         Some(doctor) => doctor.call(&port, process, tenant, request).await,
                         None => port.call(tenant, request.as_ref()).await,
                     };
-                    AskReply::Answer(Box::new(answer))
+                    CallReply::Answer(Box::new(answer))
                 }
-                Ask::Collect(retention) => {
+                CallRequest::Collect(retention) => {
                     let mut out = Vec::new();
-                    AskReply::Collected(port.collect_into(retention, &mut out).await.map(|()| out))
+                    CallReply::Collected(port.collect_into(retention, &mut out).await.map(|()| out))
                 }
-                Ask::ListActive => {
+                CallRequest::ListActive => {
                     let mut out = Vec::new();
-                    AskReply::Active(port.list_active_runs_into(&mut out).await.map(|()| out))
+                    CallReply::Active(port.list_active_runs_into(&mut out).await.map(|()| out))
                 }
             }
         })
     }
 
-    fn called(director: &mut StoredDirector, task: TaskId, ask: Ask, call: &Call) {
+    fn called(director: &mut StoredDirector, task: TaskId, sent: CallRequest, call: &Call) {
         let life = director.processes.get(call.process).map_or(0, |process| process.life);
-        let Stored { log, store, calendars, .. } = &mut director.subject;
-        let Some(calendar) = calendars.get(call.process) else { return };
-        let off_ms = calendar.off_ms.load(Ordering::Relaxed);
+        let Stored { log, store, wall_clocks, .. } = &mut director.subject;
+        let Some(wall_clock) = wall_clocks.get(call.process) else { return };
+        let off_ms = wall_clock.off_ms.load(Ordering::Relaxed);
         let wall_ms = call.since_ms.saturating_add_signed(off_ms);
-        let not_before_ms = wall_ms.max(calendar.floor_ms);
-        let address = match &ask {
-            Ask::Request { tenant, request, .. } => request.run().map(|run| (*tenant, run)),
-            Ask::Collect(_) | Ask::ListActive => None,
+        let not_before_ms = wall_ms.max(wall_clock.floor_ms);
+        let address = match &sent {
+            CallRequest::Request { tenant, request, .. } => request.run().map(|run| (*tenant, run)),
+            CallRequest::Collect(_) | CallRequest::ListActive => None,
         };
-        let told = address.and_then(|address| log.told_watermarks.get(&address));
-        let watermark = told.cloned().flatten();
+        let shown = address.and_then(|address| log.shown_watermarks.get(&address));
+        let watermark = shown.cloned().flatten();
         let life = (call.process, life);
-        let mut record = CallRecord::new(ask, life, store.revision(), call.since_ms, not_before_ms);
+        let mut record =
+            CallRecord::new(sent, life, store.revision(), call.since_ms, not_before_ms);
         record.watermark = watermark;
         log.calls.insert(task, record);
     }
@@ -241,11 +250,11 @@ impl Subject for Stored {
 
     fn follow(director: &mut StoredDirector) -> Result<(), Findings> {
         let Director { subject, tally, trace, clock, .. } = director;
-        subject.look_at_calendars();
+        subject.update_ceiling();
         let Stored { log, store, faults, .. } = subject;
         log.follow(store, clock.now_ms(), faults, &mut tally.counts, trace)?;
         for event in subject.published() {
-            subject.log.told(&event).map_err(|finding| vec![finding])?;
+            subject.log.judge_event(&event).map_err(|finding| vec![finding])?;
         }
         Ok(())
     }
@@ -253,17 +262,17 @@ impl Subject for Stored {
     fn judge_answer(
         director: &mut StoredDirector,
         task: TaskId,
-        told: &AskReply,
+        reply: &CallReply,
     ) -> Result<(), Finding> {
         let Director { subject, tally, .. } = director;
         let record = subject.log.calls.get(&task);
-        if let (Some(request), AskReply::Answer(answer)) =
-            (record.and_then(|it| it.ask.request()), told)
+        if let (Some(request), CallReply::Answer(answer)) =
+            (record.and_then(|it| it.sent.request()), reply)
         {
             tally.outcome(request, answer);
         }
         let terms = subject.settings.terms;
-        subject.log.answered(task, told, terms)
+        subject.log.answered(task, reply, terms)
     }
 
     fn pause_us(rng: &mut Rng) -> u64 {
@@ -287,22 +296,21 @@ impl Subject for Stored {
                 director.operate(tenant);
             }
             915..927 => chore(director),
-            _ => director.next_fault(),
+            _ => director.inject_fault(),
         }
         Ok(())
     }
 
     fn next_moment_us(&self, now_us: u64) -> Option<u64> {
-        let expiry = self.store.until_next_expiry();
-        expiry.map(|left| now_us + (left.as_micros() as u64).max(1))
+        direct::next_expiry_us(&self.store, now_us)
     }
 
     fn time_passed(&mut self) {
         self.store.expire_sessions();
     }
 
-    fn happen(director: &mut StoredDirector, later: StoreLater) {
-        director.happen_later(later);
+    fn run_scheduled(director: &mut StoredDirector, event: StoreEvent) {
+        director.run_store_event(event);
     }
 
     fn heal(director: &mut StoredDirector) {
@@ -310,7 +318,7 @@ impl Subject for Stored {
         director.subject.store.let_sessions_outlive(Duration::ZERO);
     }
 
-    /// Deletes everything, until nothing is left.
+    /// Deletes all runs, until no record is left.
     fn conclude(director: &mut StoredDirector) -> Result<(), Findings> {
         let log = &director.subject.log;
         let runs = log.model.tenants.values().flat_map(|tenant| tenant.runs.values());
@@ -324,7 +332,7 @@ impl Subject for Stored {
             if director.calls.is_empty() {
                 let process = director.rng.index(director.processes.len());
                 let retention = Retention { ended_ms: 0, initializing_ms: 0 };
-                director.call(process, Ask::Collect(retention), None, None, 1);
+                director.call(process, CallRequest::Collect(retention), None, None, 1);
             }
             director.next_act_us = director.clock.now_us() + 50_000;
             director.run_until_act()?;
@@ -341,12 +349,12 @@ impl Subject for Stored {
 
 fn chore(director: &mut StoredDirector) {
     let process = director.rng.index(director.processes.len());
-    let ask = match director.rng.chance(600) {
-        true => Ask::Collect(Retention {
+    let sent = match director.rng.chance(600) {
+        true => CallRequest::Collect(Retention {
             ended_ms: director.rng.between(0, 1_500),
             initializing_ms: director.rng.between(300, 3_000),
         }),
-        false => Ask::ListActive,
+        false => CallRequest::ListActive,
     };
-    director.call(process, ask, None, None, 1);
+    director.call(process, sent, None, None, 1);
 }

@@ -1,30 +1,30 @@
 //! The world: worker processes, their operator, and when each part is judged.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
 use shardwright_runs::{LeaseBinding, StoredCoordinator as Coordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
-use shardwright_worker::{StopSignal, Worker, create_run};
+use shardwright_worker::{StopSignal, Worker, create_run, first_shards};
 
 use super::Report;
 use super::handler::ScriptedHandler;
 use super::observer::Watcher;
 use super::operator::Order;
 use super::oracle::{ALONE, judge_alone, judge_commit, judge_lease};
-use super::script::{Call, Script, Sight};
-use super::settings::{CALENDAR_OFF_MS, Settings};
+use super::script::{Call, Script, ScriptEvent};
+use super::settings::{CLOCK_OFFSET_MS, Settings};
 use super::sink::SharedSink;
 use super::source::{Numbers, ranges};
 use super::stored_state::{RUN, StoredState, TENANT};
 use super::tally::WorkerTally;
-use crate::director::message;
-use crate::oracle::{ASSERTIONS, Finding};
+use crate::director::findings_of;
+use crate::oracle::Finding;
 use crate::planted::workers::{Doctored, WorkerBug};
 use crate::rng::Rng;
+use crate::runtime::direct;
 use crate::runtime::env::SimEnv;
 use crate::runtime::executor::{Agenda, Clockwork, Executor, TaskOwner};
 use crate::runtime::faults::Faults;
@@ -33,7 +33,7 @@ use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::stored::record_checks::RecordChecks;
 use crate::trace::Trace;
 
-/// How long a process waits before it retries what it needs to start.
+/// Pause between two attempts to start a process.
 const RETRY_US: u64 = 30_000;
 
 /// A process of a world.
@@ -45,22 +45,22 @@ pub(super) struct Process {
     pub(super) paused: bool,
 }
 
-/// What is going to happen at some time.
+/// A scheduled event.
 #[derive(Clone, Debug)]
-pub(super) enum Later {
+pub(super) enum Scheduled {
     Start(usize),
     Resume(usize),
     Reconnect(usize),
-    SetCalendar { process: usize, by: i64 },
+    SetWallClock { process: usize, by: i64 },
     DiskFree,
     SessionsInTime,
 }
 
-/// What tasks report.
-pub(super) enum Word {
+/// What tasks report to the director.
+pub(super) enum TaskReport {
     /// A worker has ended by itself.
     Ended { process: usize, life: u32, how: String },
-    /// The operator's process can be used.
+    /// The operator's process is open.
     Opened { life: u32, coordinator: Coordinator },
     /// The operator has an answer.
     Ordered { order: Order, how: String },
@@ -76,20 +76,20 @@ pub(super) struct Director {
     pub(super) stored: StoredState,
     pub(super) settings: Settings,
     pub(super) rng: Rng,
-    /// Worker processes, and the operator's behind them.
+    /// Worker processes, then the operator's.
     pub(super) processes: Vec<Process>,
     pub(super) operator: Option<Coordinator>,
-    /// What the operator waits for.
+    /// The order that the operator waits for.
     pub(super) ordered: Option<Order>,
-    pub(super) later: Agenda<Later>,
+    pub(super) agenda: Agenda<Scheduled>,
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
     pub(super) is_skewed: bool,
-    /// Slots that have worked on something.
+    /// Slots that have worked on items.
     pub(super) busy: BTreeSet<u64>,
     pub(super) tally: WorkerTally,
     pub(super) trace: Trace,
-    pub(super) words: Arc<Mutex<Vec<Word>>>,
+    pub(super) reports: Arc<Mutex<Vec<TaskReport>>>,
     bug: Option<WorkerBug>,
 }
 
@@ -122,14 +122,14 @@ impl Director {
             processes: Vec::new(),
             operator: None,
             ordered: None,
-            later: Agenda::default(),
+            agenda: Agenda::default(),
             next_act_us: BEGINNING_US,
             healed: false,
             is_skewed: false,
             busy: BTreeSet::new(),
             tally: WorkerTally::default(),
             trace: Trace::new(keep_trace),
-            words: Arc::default(),
+            reports: Arc::default(),
             bug,
             settings,
         };
@@ -137,12 +137,12 @@ impl Director {
         director.tally.calm_seeds = u64::from(director.settings.is_calm);
         director.tally.lopsided_seeds = u64::from(director.settings.is_lopsided);
         for process in 0..=director.settings.processes {
-            let off_ms = director.rng.between(0, 2 * CALENDAR_OFF_MS) as i64;
+            let off_ms = director.rng.between(0, 2 * CLOCK_OFFSET_MS) as i64;
             director.processes.push(Process {
                 life: 0,
                 is_up: false,
                 stop: StopSignal::default(),
-                off_ms: Arc::new(AtomicI64::new(off_ms - CALENDAR_OFF_MS as i64)),
+                off_ms: Arc::new(AtomicI64::new(off_ms - CLOCK_OFFSET_MS as i64)),
                 paused: false,
             });
             director.start(process);
@@ -150,17 +150,11 @@ impl Director {
         Ok(director)
     }
 
-    /// Lives through chaos and healing.
+    /// Runs chaos and healing.
     pub(super) fn live(mut self, acts: u64) -> Report {
-        // A panic ends the world, so its half-done state is never read.
-        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
-        let findings = match lived {
-            Ok(result) => result.err().into_iter().collect(),
-            Err(payload) => vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }],
-        };
-        for finding in &findings {
-            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
-        }
+        let live = || self.chaos(acts).and_then(|()| self.heal()).map_err(|finding| vec![finding]);
+        let findings = findings_of(live);
+        self.trace.violations(&findings);
         self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
         self.tally.store_faults = std::mem::take(&mut self.faults.lock().counts);
         let mut script = self.script.lock();
@@ -186,22 +180,23 @@ impl Director {
         (state.is_up, state.stop) = (true, StopSignal::default());
         let (life, stop) = (state.life, state.stop.clone());
         let (off_ms, chance) = (Arc::clone(&state.off_ms), Rng::new(self.rng.next()));
-        let (clock, words) = (self.clock.clone(), self.words.clone());
+        let (clock, reports) = (self.clock.clone(), self.reports.clone());
         let env = SimEnv::new(clock.clone(), process, off_ms, chance);
         let (store, limits) = (self.store.clone(), self.settings.store);
         let link = Link::new(store, limits, clock.clone(), self.faults.clone(), process);
         let (script, settings, bug) = (self.script.clone(), self.settings.clone(), self.bug);
-        self.note(format_args!("process {process} starts its life {life}"));
+        self.note(format_args!("process {process} starts life {life}"));
         self.clock.spawn(TaskOwner::Process(process), async move {
             let coordinator = open(&link, &env, &settings, &clock).await;
             if is_operator {
-                return report(&words, Word::Opened { life, coordinator });
+                return send_report(&reports, TaskReport::Opened { life, coordinator });
             }
             let source = Numbers { script: script.clone(), items: settings.items };
+            let handler = ScriptedHandler::new(script.clone(), process, &settings);
             let worker = Worker::builder(TENANT, RUN)
-                .backend(coordinator.clone())
+                .backend(Doctored::new(coordinator.clone(), bug))
                 .connector(Doctored::new(source, bug))
-                .handler(ScriptedHandler::new(script.clone(), process, &settings))
+                .handler(Doctored::new(handler, bug))
                 .sink(Doctored::new(SharedSink { script: script.clone() }, bug))
                 .env(Doctored::new(env, bug))
                 .options(settings.worker)
@@ -209,11 +204,11 @@ impl Director {
                 .observer(Arc::new(Watcher { script, process }));
             let how = format!("{:?}", worker.run().await);
             let _left_to_expire = coordinator.close().await;
-            report(&words, Word::Ended { process, life, how });
+            send_report(&reports, TaskReport::Ended { process, life, how });
         });
     }
 
-    /// Ends a process at once.
+    /// Stops a process at once.
     pub(super) fn kill(&mut self, process: usize) {
         self.executor.kill(process);
         if self.is_operator(process) {
@@ -229,12 +224,12 @@ impl Director {
         self.trace.line(format_args!("{now} {text}"));
     }
 
-    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
+    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Scheduled) {
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.schedule(at, what);
+        self.agenda.schedule(at, what);
     }
 
-    /// Runs everything until the next act.
+    /// Runs tasks and time until the next act.
     pub(super) fn run_until_act(&mut self) -> Result<(), Finding> {
         loop {
             while self.executor.run_one(&mut self.rng) {
@@ -245,41 +240,39 @@ impl Director {
             if now >= self.next_act_us {
                 return Ok(());
             }
-            let expiry = self.store.until_next_expiry();
-            let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
-            let later = self.later.next_us();
-            let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
-            let next = moments.into_iter().flatten().min().unwrap_or(now);
-            self.executor.advance_to(next.max(now));
+            let expiry = direct::next_expiry_us(&self.store, now);
+            let later = self.agenda.next_us();
+            self.executor.advance_to_first([expiry, later, Some(self.next_act_us)]);
             self.store.expire_sessions();
             self.settle()?;
-            self.do_later();
+            self.run_due();
         }
     }
 
-    /// Judges what was stored, then what was seen, then hears what tasks report.
+    /// Judges commits, then events of the scripted parts, then handles reports of tasks.
     fn settle(&mut self) -> Result<(), Finding> {
-        self.look_at_calendars();
+        self.update_ceiling();
         let now_us = self.clock.now_us();
         for moved in self.stored.follow(&self.store, &self.faults, now_us)? {
             self.tally.commits += 1;
             judge_commit(&self.script, &moved)?;
         }
-        let sights = std::mem::take(&mut self.script.lock().sights);
-        for sight in sights {
-            self.see(sight)?;
+        let script_events = std::mem::take(&mut self.script.lock().script_events);
+        for event in script_events {
+            self.observe(event)?;
         }
-        let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
-        for word in words {
-            self.hear(word);
+        let reports =
+            std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner));
+        for report in reports {
+            self.receive(report);
         }
         Ok(())
     }
 
-    fn see(&mut self, sight: Sight) -> Result<(), Finding> {
+    fn observe(&mut self, event: ScriptEvent) -> Result<(), Finding> {
         let now_us = self.clock.now_us();
-        match sight {
-            Sight::Begins(call) => {
+        match event {
+            ScriptEvent::Started(call) => {
                 self.busy.insert(call.slot);
                 judge_lease(&self.stored, &call, now_us)?;
                 for other in self.running() {
@@ -288,68 +281,68 @@ impl Director {
                     }
                 }
             }
-            Sight::GoesOn(call) => judge_lease(&self.stored, &call, now_us)?,
-            Sight::Kills { process } => self.crash(process),
-            Sight::BegunTwice(shard, fence) => {
+            ScriptEvent::Resumed(call) => judge_lease(&self.stored, &call, now_us)?,
+            ScriptEvent::Crashes { process } => self.crash(process),
+            ScriptEvent::CreatedTwice(shard, fence) => {
                 let text = format!("segment {shard} {fence:?} was created twice");
                 return Err(Finding { oracle: ALONE.name, text });
             }
-            Sight::Note(text) => self.note(format_args!("{text}")),
+            ScriptEvent::Note(text) => self.note(format_args!("{text}")),
         }
         Ok(())
     }
 
-    /// The handler calls of processes that run.
+    /// The handler calls of processes that are not paused.
     pub(super) fn running(&self) -> Vec<Call> {
         let is_paused = |call: &Call| self.processes.get(call.process).is_some_and(|it| it.paused);
         let state = self.script.lock();
         state.live.values().filter(|call| !is_paused(call)).cloned().collect()
     }
 
-    /// Judges the handler calls that go on when all that can run at this moment has run.
+    /// Judges the handler calls in progress, once no task can run at this moment.
     fn judge_live(&self, now_us: u64) -> Result<(), Finding> {
         self.running().iter().try_for_each(|call| judge_lease(&self.stored, call, now_us))
     }
 
-    fn hear(&mut self, word: Word) {
-        match word {
-            Word::Ended { process, life, how } => {
+    fn receive(&mut self, report: TaskReport) {
+        match report {
+            TaskReport::Ended { process, life, how } => {
                 if self.processes.get(process).is_some_and(|state| state.life == life) {
                     self.note(format_args!("worker {process} ends: {how}"));
                     self.kill(process);
                     let pause_ms = self.rng.between(10, 300);
-                    self.after_ms(pause_ms, Later::Start(process));
+                    self.after_ms(pause_ms, Scheduled::Start(process));
                 }
             }
-            Word::Opened { life, coordinator } => {
+            TaskReport::Opened { life, coordinator } => {
                 let operator = self.processes.last();
                 if operator.is_some_and(|state| state.life == life && state.is_up) {
                     self.operator = Some(coordinator);
                 }
             }
-            Word::Ordered { order, how } => {
+            TaskReport::Ordered { order, how } => {
                 self.note(format_args!("operator: {order:?}: {how}"));
                 self.ordered.take_if(|waiting| *waiting == order);
             }
         }
     }
 
-    /// Feeds the limit of the clock's mark, and notes calendars beyond the allowance.
-    pub(super) fn look_at_calendars(&mut self) {
+    /// Updates the limit of the clock mark, and notes wall clocks beyond the allowance.
+    pub(super) fn update_ceiling(&mut self) {
         let now_ms = self.clock.now_ms();
         let offs = self.processes.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
         let furthest = offs.max().unwrap_or_default();
         let interval_ms = self.settings.engine.clock_mark_interval_ms;
-        let calendar_ms = now_ms.saturating_add_signed(furthest);
-        self.stored.records.ceiling.rise(now_ms, calendar_ms, interval_ms);
+        let wall_clock_ms = now_ms.saturating_add_signed(furthest);
+        self.stored.records.ceiling.rise(now_ms, wall_clock_ms, interval_ms);
     }
 }
 
-pub(super) fn report(words: &Mutex<Vec<Word>>, word: Word) {
-    words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+pub(super) fn send_report(reports: &Mutex<Vec<TaskReport>>, report: TaskReport) {
+    reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
 }
 
-/// Opens the store and makes the run, however often that takes.
+/// Opens the store and creates the run. Retries until both succeed.
 async fn open(link: &Link, env: &SimEnv, settings: &Settings, clock: &Clockwork) -> Coordinator {
     let ranges = ranges(settings.items, settings.shards);
     loop {
@@ -358,8 +351,9 @@ async fn open(link: &Link, env: &SimEnv, settings: &Settings, clock: &Clockwork)
             Coordinator::open(link, env, StoredState::keys().keyspace().clone(), settings.engine)
                 .await;
         if let Ok(coordinator) = opened {
-            let _refused = create_run(&coordinator, TENANT, RUN, settings.run, &ranges).await;
-            // A run that was paused or ended since cannot be made again, and is there.
+            let shards = first_shards(&ranges);
+            let _refused = create_run(&coordinator, TENANT, RUN, settings.run, &shards).await;
+            // A paused or ended run cannot be created again, and exists.
             let found = coordinator.get_run(TENANT, RUN).await;
             if found.is_ok_and(|run| run.status != RunStatus::Initializing) {
                 return coordinator;

@@ -1,20 +1,20 @@
-//! What goes wrong around workers: processes crash and pause, lines are cut, calendars are set.
+//! Faults: processes crash and pause, links are cut, wall clocks are set.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shardwright_runs::LeaseBinding;
-use shardwright_store::{Revision, ScanFrom};
 
-use super::director::{Director, Later};
+use super::director::{Director, Scheduled};
 use super::stored_state::{RUN, StoredState, TENANT};
 use super::tally::WorkerFault;
+use crate::runtime::direct;
 use crate::runtime::fault::StoreFault;
 use crate::runtime::faults::Cut;
 
 impl Director {
-    /// Something goes wrong.
-    pub(super) fn next_fault(&mut self) {
+    /// Injects a random fault.
+    pub(super) fn inject_fault(&mut self) {
         let process = self.rng.index(self.processes.len());
         let kinds = [(16, 0), (16, 1), (10, 2), (8, 3), (7, 4), (4, 5), (8, 6), (6, 7), (5, 8)];
         match self.rng.weighted(&kinds) {
@@ -27,18 +27,18 @@ impl Director {
                 self.faults.lock().is_full = true;
                 let long = self.rng.between(10, 300);
                 self.note(format_args!("the disk is full for {long} ms"));
-                self.after_ms(long, Later::DiskFree);
+                self.after_ms(long, Scheduled::DiskFree);
             }
             Some(6) => self.end_session(),
             Some(7) => {
                 self.store_fault(StoreFault::SessionOutlived);
                 let by = self.rng.between(200, 1_500);
                 self.store.let_sessions_outlive(Duration::from_millis(by));
-                self.after_ms(by * 2, Later::SessionsInTime);
+                self.after_ms(by * 2, Scheduled::SessionsInTime);
             }
             _ => {
                 self.store_fault(StoreFault::Compacted);
-                // The history is judged before it is forgotten.
+                // The history is judged before it is compacted.
                 self.store.compact(self.stored.seen);
             }
         }
@@ -48,7 +48,7 @@ impl Director {
         self.faults.lock().fault(fault);
     }
 
-    /// Notes a fault that meets a process whose handlers run.
+    /// Counts a fault of a process whose handlers run.
     fn note_if_busy(&mut self, process: usize, fault: WorkerFault) {
         if self.running().iter().any(|call| call.process == process) {
             self.script.lock().fault(fault);
@@ -64,7 +64,7 @@ impl Director {
         let long = self.rng.between(5, 500);
         self.note(format_args!("process {process} crashes for {long} ms"));
         self.kill(process);
-        self.after_ms(long, Later::Start(process));
+        self.after_ms(long, Scheduled::Start(process));
     }
 
     fn pause(&mut self, process: usize) {
@@ -83,7 +83,7 @@ impl Director {
         if let Some(state) = self.processes.get_mut(process) {
             state.paused = true;
         }
-        self.after_ms(long, Later::Resume(process));
+        self.after_ms(long, Scheduled::Resume(process));
     }
 
     fn cut_off(&mut self, process: usize, cut: Cut, fault: StoreFault) {
@@ -92,7 +92,7 @@ impl Director {
         self.note_if_busy(process, WorkerFault::CutInHandler);
         self.note(format_args!("process {process} loses {cut:?} for {long} ms"));
         self.faults.lock().cuts.insert(process, cut);
-        self.after_ms(long, Later::Reconnect(process));
+        self.after_ms(long, Scheduled::Reconnect(process));
     }
 
     fn set_clock(&mut self, process: usize) {
@@ -109,61 +109,57 @@ impl Director {
         self.script.lock().fault(WorkerFault::SkewBeyondAllowance);
         self.is_skewed = true;
         let by = if is_forward { by } else { -by };
-        self.note(format_args!("calendar of process {process} set by {by} ms"));
-        self.set_calendar(process, by);
+        self.note(format_args!("wall clock of process {process} is set by {by} ms"));
+        self.set_wall_clock(process, by);
         let long = self.rng.between(1, 800);
-        self.after_ms(long, Later::SetCalendar { process, by: -by });
+        self.after_ms(long, Scheduled::SetWallClock { process, by: -by });
     }
 
-    fn set_calendar(&mut self, process: usize, by: i64) {
-        self.look_at_calendars();
+    fn set_wall_clock(&mut self, process: usize, by: i64) {
+        self.update_ceiling();
         if let Some(state) = self.processes.get(process) {
             state.off_ms.fetch_add(by, Ordering::Relaxed);
         }
     }
 
-    /// Ends the session of some shard's owner.
+    /// Ends the session of a random owner.
     fn end_session(&mut self) {
         if self.settings.engine.sessions == LeaseBinding::Deadline {
             return;
         }
-        let range = StoredState::keys().view(TENANT, RUN);
-        let page = ScanFrom::first(1_000);
-        let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
-        let entries = found.map(|page| page.entries).unwrap_or_default();
-        let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();
+        let sessions = direct::sessions_in(&self.store, &StoredState::keys().view(TENANT, RUN));
         if let Some(session) = self.rng.pick(&sessions).copied() {
             self.store_fault(StoreFault::SessionEndedEarly);
             if !self.running().is_empty() {
-                self.script.lock().fault(WorkerFault::RobbedInHandler);
+                self.script.lock().fault(WorkerFault::SessionEndedInHandler);
             }
             self.note(format_args!("session {session} ends early"));
             self.store.end_session(session);
         }
     }
 
-    /// Does what was due by now.
-    pub(super) fn do_later(&mut self) {
-        while let Some(what) = self.later.take_due(self.clock.now_us()) {
-            self.happen(what);
+    /// Runs the scheduled events that are due.
+    pub(super) fn run_due(&mut self) {
+        while let Some(what) = self.agenda.take_due(self.clock.now_us()) {
+            self.run_scheduled(what);
         }
     }
 
-    pub(super) fn happen(&mut self, what: Later) {
+    pub(super) fn run_scheduled(&mut self, what: Scheduled) {
         match what {
-            Later::Start(process) => self.start(process),
-            Later::Resume(process) => {
+            Scheduled::Start(process) => self.start(process),
+            Scheduled::Resume(process) => {
                 self.executor.pause(process, false);
                 if let Some(state) = self.processes.get_mut(process) {
                     state.paused = false;
                 }
             }
-            Later::Reconnect(process) => {
+            Scheduled::Reconnect(process) => {
                 self.faults.lock().cuts.remove(&process);
             }
-            Later::SetCalendar { process, by } => self.set_calendar(process, by),
-            Later::DiskFree => self.faults.lock().is_full = false,
-            Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
+            Scheduled::SetWallClock { process, by } => self.set_wall_clock(process, by),
+            Scheduled::DiskFree => self.faults.lock().is_full = false,
+            Scheduled::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::source::first_at;
 use super::tally::WorkerFault;
 
 /// The handler of one process.
-pub(super) struct ScriptedHandler {
+pub(crate) struct ScriptedHandler {
     script: Script,
     process: usize,
     batch: usize,

@@ -1,8 +1,8 @@
-//! What workers report of themselves, for the trace and for the table of events.
+//! Events of workers, for the trace and the table.
 
 use shardwright_worker::{Observer, WorkerEvent};
 
-use super::script::{Script, Sight};
+use super::script::{Script, ScriptEvent};
 
 /// Events that a sweep must have seen.
 pub(super) const EVENTS: &[&str] = &[
@@ -59,12 +59,12 @@ impl Observer for Watcher {
             WorkerEvent::Replayed { shard } => ("replayed", format!("shard {shard}")),
             WorkerEvent::Idle => ("idle", String::new()),
             WorkerEvent::Paused => ("paused", String::new()),
-            WorkerEvent::Trouble { message } => ("trouble", message.to_owned()),
+            WorkerEvent::Retrying { message } => ("trouble", message.to_owned()),
             _ => ("other", String::new()),
         };
         let mut state = self.script.lock();
         *state.events.entry(name).or_default() += 1;
         let line = format!("worker {}.{slot}: {name} {line}", self.process);
-        state.sights.push(Sight::Note(line));
+        state.script_events.push(ScriptEvent::Note(line));
     }
 }

@@ -5,17 +5,17 @@ use std::ops::Range;
 use shardwright_contracts::{OpId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement, RunStatus, ShardStatus};
 
-use super::director::{Director, Word, report};
+use super::director::{Director, TaskReport, send_report};
 use super::source::left;
 use super::stored_state::{RUN, TENANT};
 use super::tally::WorkerFault;
 use crate::runtime::executor::TaskOwner;
 
-/// How often an order is sent again with the same op id.
+/// Number of times that an order is sent with the same op id.
 const ATTEMPTS: u32 = 6;
 const RETRY_US: u64 = 40_000;
 
-/// Something that the operator wants done.
+/// An order of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Pause,
@@ -25,7 +25,7 @@ pub(super) enum Order {
 }
 
 impl Director {
-    /// Something that an operator does in the middle of chaos.
+    /// A random order during chaos.
     pub(super) fn operator_act(&mut self) {
         match self.rng.below(100) {
             0..40 => self.order(Order::Pause),
@@ -35,7 +35,7 @@ impl Director {
         }
     }
 
-    /// Unparks a shard that has something left that `deserves` it.
+    /// Unparks a shard with an unprocessed item for which `deserves` is true.
     pub(super) fn unpark_any(&mut self, deserves: impl Fn(u64) -> bool) {
         let is_parked = |status: ShardStatus| status == ShardStatus::Parked;
         let has_any = |mut left: Range<u64>| left.any(&deserves);
@@ -55,11 +55,11 @@ impl Director {
         if let Some(state) = self.processes.get(process).filter(|state| state.is_up) {
             state.stop.stop();
             self.script.lock().fault(WorkerFault::Stopped);
-            self.note(format_args!("worker {process} is asked to stop"));
+            self.note(format_args!("worker {process} is requested to stop"));
         }
     }
 
-    /// Sends an order, unless one is under way.
+    /// Sends an order, unless one is in flight.
     pub(super) fn order(&mut self, order: Order) {
         let is_active = self.stored.status() == Some(RunStatus::Active);
         let (Some(coordinator), None, true) = (&self.operator, self.ordered, is_active) else {
@@ -75,8 +75,8 @@ impl Director {
             self.script.lock().fault(fault);
         }
         self.ordered = Some(order);
-        let (coordinator, clock, words) =
-            (coordinator.clone(), self.clock.clone(), self.words.clone());
+        let (coordinator, clock, reports) =
+            (coordinator.clone(), self.clock.clone(), self.reports.clone());
         let op = OpId::from_raw(self.rng.next());
         self.clock.spawn(TaskOwner::Process(self.settings.processes), async move {
             let mut how = String::new();
@@ -97,7 +97,7 @@ impl Director {
                 }
                 clock.sleep_us(RETRY_US).await;
             }
-            report(&words, Word::Ordered { order, how });
+            send_report(&reports, TaskReport::Ordered { order, how });
         });
     }
 }

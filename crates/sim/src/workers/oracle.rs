@@ -1,4 +1,4 @@
-//! The sentences that must be true of workers.
+//! The oracles of workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(super) const ONCE: &Oracle = &Oracle::of_the_world(
 );
 
 pub(super) const LOST: &Oracle = &Oracle::of_the_world(
-    "nothing is lost",
+    "no item is lost",
     "the result of every item that a committed cursor has passed is named by it, and every other \
      item lies in a shard that is not done",
 );
@@ -33,42 +33,42 @@ pub(super) const DURABLE: &Oracle = &Oracle::of_the_world(
 
 pub(super) const STALE: &Oracle = &Oracle::of_the_world(
     "stale results never count",
-    "a cursor comes to name an extent, or more of one, only under the fence that holds the shard",
+    "a commit adds an extent, or bytes of one, to a cursor only under the shard's current fence",
 );
 
 pub(super) const LEASE: &Oracle = &Oracle::of_the_world(
     "no work beyond the lease",
     "a handler call runs only under a granted lease, and is dropped before nine tenths of the \
-     lease are over since the store last extended it",
+     lease duration have passed since the last renewal",
 );
 
 pub(super) const ALONE: &Oracle = &Oracle::of_the_world(
     "one holder works on an item",
-    "while a lease is valid, no other handler call works on an item that is being worked on under \
-     it; clocks beyond the allowance and ended sessions excepted",
+    "while a handler works on an item under a valid lease, no other handler does; clocks beyond \
+     the allowance and ended sessions excepted",
 );
 
 pub(super) const REPEATED: &Oracle = &Oracle::of_the_world(
     "no work is repeated without a fault",
-    "where nothing fails, the handler is called once for every item",
+    "without faults the handler is called once for every item",
 );
 
 pub(super) const STRAGGLER: &Oracle = &Oracle::of_the_world(
     "stragglers are split",
-    "where all work is in one shard and workers are idle, the shard is split and more than one \
-     worker works on it",
+    "if all work is in one shard and workers are idle, the shard is split and several workers \
+     share it",
 );
 
 pub(super) const DONE: &Oracle = &Oracle::of_the_world(
-    "everything is done once faults stop",
-    "once faults stop and operators unpark what did not deserve it, the run completes, or nothing \
-     but poisoned items is parked",
+    "all work is done after faults",
+    "after faults stop and operators unpark shards, the run completes, or only poisoned items \
+     are parked",
 );
 
-/// Every oracle of workers, but for the assertions of the code itself.
+/// Every oracle of workers, except the assertions of the product.
 pub const ALL: &[&Oracle] = &[ONCE, LOST, DURABLE, STALE, LEASE, ALONE, REPEATED, STRAGGLER, DONE];
 
-/// The finding that a sentence is false unless it holds.
+/// Ok if `holds`, else a violation of the oracle.
 pub(super) fn ensure(
     oracle: &Oracle,
     holds: bool,
@@ -77,7 +77,7 @@ pub(super) fn ensure(
     if holds { Ok(()) } else { Err(Finding { oracle: oracle.name, text: text() }) }
 }
 
-/// Judges a cursor that moved by the results that it names.
+/// Judges a moved cursor by the results that it names.
 pub(super) fn judge_commit(script: &Script, moved: &Moved) -> Result<(), Finding> {
     let envelope = envelope(&moved.after)?;
     judge_stale(&moved.before, &self::envelope(&moved.before)?, &envelope)?;
@@ -140,7 +140,7 @@ pub(super) fn lost_in_shard(shard: &ShardRecord, found: &[u64]) -> Result<(), Fi
     })
 }
 
-/// Judges that every item has a result or is still to be done.
+/// Judges that every item has a result or is in a shard that is not done.
 pub(super) fn lost_in_all(
     items: u64,
     found: &BTreeMap<u64, Vec<ShardId>>,
@@ -148,10 +148,10 @@ pub(super) fn lost_in_all(
 ) -> Result<(), Finding> {
     let is_lost = |item: &u64| !found.contains_key(item) && !left.contains(item);
     let lost: Vec<u64> = (0..items).filter(is_lost).collect();
-    ensure(LOST, lost.is_empty(), || format!("neither done nor left: {lost:?}"))
+    ensure(LOST, lost.is_empty(), || format!("without a result and in no open shard: {lost:?}"))
 }
 
-/// Judges an extent by what the sink holds of its segment, and returns its bytes.
+/// Judges an extent by the durable bytes of its segment, and returns the extent's bytes.
 pub(super) fn judge_durable<'s>(
     shard: ShardId,
     extent: &Extent,
@@ -167,7 +167,7 @@ pub(super) fn judge_durable<'s>(
     Ok(bytes)
 }
 
-/// Judges what a commit added to the results of a shard.
+/// Judges the results that a commit added to a shard.
 pub(super) fn judge_stale(
     before: &ShardRecord,
     named: &TokenEnvelope,
@@ -182,7 +182,7 @@ pub(super) fn judge_stale(
     })
 }
 
-/// Judges a handler call whose process runs.
+/// Judges a handler call of a process that is not paused.
 pub(super) fn judge_lease(stored: &StoredState, call: &Call, now_us: u64) -> Result<(), Finding> {
     let until_us = stored.grant(call.shard, call.fence).map(|grant| grant.usable_until_us);
     ensure(LEASE, until_us.is_some_and(|until_us| now_us <= until_us), || {
@@ -191,7 +191,7 @@ pub(super) fn judge_lease(stored: &StoredState, call: &Call, now_us: u64) -> Res
     })
 }
 
-/// Judges a call that begins beside one whose process runs.
+/// Judges a call that starts while another is in progress.
 pub(super) fn judge_alone(
     stored: &StoredState,
     begun: &Call,
@@ -204,24 +204,24 @@ pub(super) fn judge_alone(
         |call: &Call| stored.grant(call.shard, call.fence).is_none_or(|grant| grant.session_ended);
     let may_overlap = !is_same && (is_skewed || is_over(begun) || is_over(other));
     ensure(ALONE, shared.is_none() || may_overlap, || {
-        format!("{begun:?} begins while {other:?} goes on")
+        format!("{begun:?} starts while {other:?} is in progress")
     })
 }
 
-/// Judges how often the handler was called for each item.
+/// Judges the number of handler calls for each item.
 pub(super) fn judge_repeated(items: u64, tries: &BTreeMap<u64, u64>) -> Result<(), Finding> {
     let again: Vec<u64> = (0..items).filter(|item| tries.get(item) != Some(&1)).collect();
-    ensure(REPEATED, again.is_empty(), || format!("not called once for {again:?}"))
+    ensure(REPEATED, again.is_empty(), || format!("not called exactly once: {again:?}"))
 }
 
-/// Judges how many shards and workers the work was shared by.
+/// Judges the number of shards and workers that shared the work.
 pub(super) fn judge_straggler(shards: usize, workers: usize) -> Result<(), Finding> {
     ensure(STRAGGLER, shards > 1 && workers > 1, || {
         format!("{workers} workers shared the work in {shards} shards")
     })
 }
 
-/// What keeps the run from its end; none if it has ended as it should.
+/// Why the run has not ended as required, if it has not.
 pub(super) fn missing_for_end(stored: &StoredState, bad: &BTreeSet<u64>) -> Option<String> {
     let status = stored.status();
     if matches!(status, Some(RunStatus::Done | RunStatus::Cancelled)) {
@@ -236,7 +236,7 @@ pub(super) fn missing_for_end(stored: &StoredState, bad: &BTreeSet<u64>) -> Opti
         .then(|| format!("the run is {status:?}, {active} shards active, {spared:?} parked"))
 }
 
-/// The finding that the run does not end.
+/// The violation that the run does not end.
 pub(super) fn judge_done(missing: Option<String>) -> Result<(), Finding> {
     ensure(DONE, missing.is_none(), || missing.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The two phases: everything fails that can, then faults stop and everything has to be done.
+//! The two phases: chaos, then faults stop and all work must be done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,12 +27,11 @@ impl Director {
                     _ => self.rng.between(20_000, 200_000),
                 };
             self.run_until_act()?;
-            // Nothing is left to disturb.
             if self.stored.status().is_some_and(RunStatus::is_terminal) {
                 return Ok(());
             }
             match self.rng.below(1_000) {
-                0..60 => self.next_fault(),
+                0..60 => self.inject_fault(),
                 60..85 => self.operator_act(),
                 85..150 if self.stored.is_paused() => self.order(Order::Resume),
                 _ => {}
@@ -42,10 +41,10 @@ impl Director {
     }
 }
 
-/// How long the rest of the work may take, in steps.
+/// Number of steps within which all work must be done.
 const STEPS: u64 = 12_000;
 const STEP_US: u64 = 25_000;
-/// How long what is under way may still change something.
+/// Time within which operations in flight may still take effect.
 const QUIET_US: u64 = 3_000_000;
 
 impl Director {
@@ -55,8 +54,8 @@ impl Director {
         self.faults.lock().stop();
         self.script.lock().is_stormy = false;
         self.store.let_sessions_outlive(Duration::ZERO);
-        for what in self.later.take_all() {
-            self.happen(what);
+        for what in self.agenda.take_all() {
+            self.run_scheduled(what);
         }
         let bad: BTreeSet<u64> =
             self.settings.poisoned.union(&self.settings.killers).copied().collect();
@@ -65,7 +64,7 @@ impl Director {
             self.next_act_us = self.clock.now_us() + STEP_US;
             self.run_until_act()?;
             missing = missing_for_end(&self.stored, &bad);
-            // What is under way may still undo it.
+            // An operation in flight may still undo it.
             quiet_us = if missing.is_none() { quiet_us + STEP_US } else { 0 };
             if quiet_us > QUIET_US && self.ordered.is_none() {
                 break;

@@ -1,4 +1,4 @@
-//! What the scripted source, handler and sink share: chance, faults, and what was seen of them.
+//! The shared state of the scripted source, handler and sink: randomness, faults and events.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::tally::WorkerFault;
 use crate::rng::Rng;
 use crate::runtime::executor::Clockwork;
 
-/// A call of the handler that has begun and is neither answered nor dropped.
+/// A handler call in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) number: u64,
@@ -22,15 +22,15 @@ pub(crate) struct Call {
 
 /// Something that a scripted part did, for the director to judge.
 #[derive(Clone, Debug)]
-pub(crate) enum Sight {
+pub(crate) enum ScriptEvent {
     /// A handler call began.
-    Begins(Call),
-    /// A handler call went on, so its process may work on the items.
-    GoesOn(Call),
+    Started(Call),
+    /// A handler call resumed after a wait, so its process may work on the items.
+    Resumed(Call),
     /// An item is about to crash the process.
-    Kills { process: usize },
+    Crashes { process: usize },
     /// A segment was created a second time.
-    BegunTwice(ShardId, FenceEpoch),
+    CreatedTwice(ShardId, FenceEpoch),
     /// A line for the trace.
     Note(String),
 }
@@ -42,7 +42,7 @@ pub(crate) struct Script {
     state: Arc<Mutex<State>>,
 }
 
-/// The state of one moment.
+/// The current state.
 pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) is_stormy: bool,
@@ -50,11 +50,11 @@ pub(crate) struct State {
     /// Events of workers, by name.
     pub(crate) events: BTreeMap<&'static str, u64>,
     pub(crate) live: BTreeMap<u64, Call>,
-    /// How often the handler was called for each item.
+    /// Number of handler calls for each item.
     pub(crate) tries: BTreeMap<u64, u64>,
     /// Durable bytes of each segment.
     pub(crate) segments: BTreeMap<(ShardId, FenceEpoch), Vec<u8>>,
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) script_events: Vec<ScriptEvent>,
     next_call: u64,
 }
 
@@ -68,7 +68,7 @@ impl Script {
             live: BTreeMap::new(),
             tries: BTreeMap::new(),
             segments: BTreeMap::new(),
-            sights: Vec::new(),
+            script_events: Vec::new(),
             next_call: 0,
         };
         Self { clock, state: Arc::new(Mutex::new(state)) }
@@ -88,10 +88,10 @@ impl Script {
     pub(crate) fn kill(&self, process: usize) {
         let mut state = self.lock();
         state.fault(WorkerFault::ItemKilled);
-        state.sights.push(Sight::Kills { process });
+        state.script_events.push(ScriptEvent::Crashes { process });
     }
 
-    /// Notes that a handler call began; the guard ends it.
+    /// Notes that a handler call began. The guard ends it.
     pub(crate) fn begin(&self, call: Call) -> Alive {
         let mut state = self.lock();
         state.next_call += 1;
@@ -100,7 +100,7 @@ impl Script {
             *state.tries.entry(*item).or_default() += 1;
         }
         state.live.insert(call.number, call.clone());
-        state.sights.push(Sight::Begins(call.clone()));
+        state.script_events.push(ScriptEvent::Started(call.clone()));
         drop(state);
         Alive { script: self.clone(), call }
     }
@@ -111,7 +111,7 @@ impl State {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// Whether a fault of so many in a thousand strikes now.
+    /// Whether a fault with a probability of `permille` strikes now.
     pub(crate) fn strikes(&mut self, permille: u64, fault: WorkerFault) -> bool {
         let strikes = self.is_stormy && self.rng.chance(permille);
         if strikes {
@@ -121,7 +121,7 @@ impl State {
     }
 }
 
-/// A handler call that is alive until this is dropped.
+/// A guard of a handler call, which ends when it is dropped.
 pub(crate) struct Alive {
     script: Script,
     call: Call,
@@ -132,9 +132,9 @@ impl Alive {
         &self.call
     }
 
-    /// Notes that the call goes on after a wait.
+    /// Notes that the call resumes after a wait.
     pub(crate) fn goes_on(&self) {
-        self.script.lock().sights.push(Sight::GoesOn(self.call.clone()));
+        self.script.lock().script_events.push(ScriptEvent::Resumed(self.call.clone()));
     }
 }
 

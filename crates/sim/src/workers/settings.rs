@@ -1,4 +1,4 @@
-//! The shape of a world, drawn before anything happens in it.
+//! The settings of a world, drawn from the seed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use shardwright_worker::{RetryPolicy, WorkerOptions};
 
 use crate::rng::Rng;
 
-/// Most that the calendar of a process is off when the world begins.
-pub(super) const CALENDAR_OFF_MS: u64 = 30;
+/// Largest initial offset of a process's wall clock.
+pub(super) const CLOCK_OFFSET_MS: u64 = 30;
 
-/// The shape of one world.
+/// The settings of one world.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Whether nothing fails in it: no storm, no fault_plan, no failing item.
+    /// Whether it has no faults and no failing items.
     pub(super) is_calm: bool,
     /// Whether all items are in one shard, with work for every worker.
     pub(super) is_lopsided: bool,
@@ -40,7 +40,7 @@ pub(super) struct Settings {
     pub(super) serves_stale: bool,
     /// Whether an operator may cancel the run.
     pub(super) may_cancel: bool,
-    /// Whether calendars may differ by more than the allowance.
+    /// Whether wall clocks may differ by more than the allowance.
     pub(super) may_skew: bool,
 }
 
@@ -104,7 +104,7 @@ fn options(rng: &mut Rng, is_lopsided: bool) -> WorkerOptions {
         least_split: millis(rng.between(1, 30)),
         estimate_interval: millis(rng.between(20, 300)),
         crash_limit: rng.between(2, 5) as u32,
-        patience: Duration::from_secs(rng.between(1, 20)),
+        store_timeout: Duration::from_secs(rng.between(1, 20)),
     }
 }
 
@@ -113,8 +113,8 @@ fn engine(rng: &mut Rng) -> EngineConfig {
     EngineConfig {
         limits: ShardLimits { per_tenant: 400, total: 600 },
         quota_block: rng.between(1, 12),
-        // As much as the configuration asks for: the mark's interval and what calendars differ by.
-        skew_allowance_ms: clock_mark_interval_ms + 2 * CALENDAR_OFF_MS + 1,
+        // The least that the configuration allows: the mark's interval and the clock difference.
+        skew_allowance_ms: clock_mark_interval_ms + 2 * CLOCK_OFFSET_MS + 1,
         sessions: match rng.chance(600) {
             true => LeaseBinding::Session { ttl: Duration::from_millis(rng.between(250, 900)) },
             false => LeaseBinding::Deadline,

@@ -7,7 +7,7 @@ use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 use super::handler::items_in;
-use super::script::{Script, Sight};
+use super::script::{Script, ScriptEvent};
 use super::tally::WorkerFault;
 
 /// The sink that all processes share.
@@ -16,7 +16,7 @@ pub(crate) struct SharedSink {
     pub(crate) script: Script,
 }
 
-/// A segment as its holder has it.
+/// An open segment.
 pub(crate) struct SharedSegment {
     script: Script,
     shard: ShardId,
@@ -26,10 +26,10 @@ pub(crate) struct SharedSegment {
 }
 
 pub(crate) fn failed() -> SinkError {
-    SinkError::Io { place: "scripted sink".into(), error: io::Error::other("scripted") }
+    SinkError::Io { location: "scripted sink".into(), error: io::Error::other("scripted") }
 }
 
-/// A digest that differs if a byte does.
+/// A digest of the bytes.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     let mut digest = [0; 32];
     for (lane, out) in digest.chunks_exact_mut(8).enumerate() {
@@ -43,7 +43,7 @@ pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
 }
 
 impl SharedSink {
-    /// Goes on with a segment that may be there already.
+    /// Opens a segment, which may exist already.
     pub(crate) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> SharedSegment {
         let (script, shard) = (self.script.clone(), shard.shard);
         let bytes = script.lock().segments.get(&(shard, fence)).cloned().unwrap_or_default();
@@ -57,7 +57,7 @@ impl SharedSegment {
         self.fence
     }
 
-    /// What is durable of the segment.
+    /// The durable bytes of the segment.
     pub(crate) fn durable(&self) -> Vec<u8> {
         let state = self.script.lock();
         state.segments.get(&(self.shard, self.fence)).cloned().unwrap_or_default()
@@ -79,7 +79,7 @@ impl Sink for SharedSink {
         }
         let shard = shard.shard;
         if state.segments.insert((shard, fence), Vec::new()).is_some() {
-            state.sights.push(Sight::BegunTwice(shard, fence));
+            state.script_events.push(ScriptEvent::CreatedTwice(shard, fence));
         }
         drop(state);
         let script = self.script.clone();
@@ -129,7 +129,7 @@ impl Segment for SharedSegment {
             return Err(failed());
         }
         state.segments.insert((self.shard, self.fence), self.bytes.clone());
-        if state.strikes(6, WorkerFault::SyncUnheard) {
+        if state.strikes(6, WorkerFault::SyncReplyLost) {
             return Err(failed());
         }
         let (length, items) = (self.bytes.len() as u64, self.items);

@@ -25,20 +25,20 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("{number:06}").into_bytes()
 }
 
-/// The first number that is not before a key, which may have bytes behind its digits.
+/// The first number whose key is not below `key`. A key may have bytes after its digits.
 pub(crate) fn first_at(key: &[u8]) -> u64 {
     let (digits, rest) = key.split_at_checked(DIGITS).unwrap_or((key, &[]));
     let number: u64 = str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).unwrap_or(0);
     number + u64::from(!rest.is_empty())
 }
 
-/// The numbers of a range behind a key.
+/// The numbers of a range after a key.
 pub(crate) fn numbers(start: &[u8], end: &[u8], after: Option<&[u8]>) -> Range<u64> {
     let first = after.map_or(first_at(start), |after| first_at(after) + 1);
     first..first_at(end).max(first)
 }
 
-/// The first shards of a run over so many numbers.
+/// The manifest of a run over the numbers below a bound.
 pub(crate) fn ranges(items: u64, shards: u64) -> Vec<KeyRange> {
     let cut = |at: u64| key(items * at / shards);
     (0..shards.min(items)).map(|at| KeyRange::new(cut(at), cut(at + 1))).collect()

@@ -1,4 +1,4 @@
-//! What the store holds of the run, read commit by commit, and the leases that follow from it.
+//! The stored state of the run, read commit by commit, and the leases in it.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::stored::record_checks::{RecordChecks, Touched};
 pub(super) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 pub(super) const RUN: RunId = RunId::from_raw(1);
 
-/// A lease as the store has granted and renewed it.
+/// A lease as it is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     deadline: LogicalTime,
-    /// When work under it has to have stopped: the holder asked for it before it was stored.
+    /// When work under it must stop. The holder measures from its request, before the commit.
     pub(super) usable_until_us: u64,
     /// Whether the holder's session ended, and the lease with it.
     pub(super) session_ended: bool,
@@ -33,12 +33,12 @@ pub(super) struct Moved {
     pub(super) after: ShardRecord,
 }
 
-/// What is stored.
+/// The stored state.
 pub(super) struct StoredState {
     pub(super) records: RecordChecks,
     everything: StoreRange,
     pub(super) seen: Revision,
-    /// How long a lease is used after it was asked for.
+    /// Time for which a holder uses a lease after it requested it.
     usable_us: u64,
     owners: BTreeMap<ShardId, FenceEpoch>,
     grants: BTreeMap<(ShardId, FenceEpoch), Grant>,
@@ -55,7 +55,7 @@ impl StoredState {
         RunKeys::new(Keyspace::bare())
     }
 
-    /// Takes in what was stored since the last time, and returns the shards whose cursors moved.
+    /// Applies the commits since the last call, and returns the shards whose cursors moved.
     pub(super) fn follow(
         &mut self,
         store: &MemoryStore,
@@ -86,8 +86,8 @@ impl StoredState {
     /// Notes leases that ended with a session.
     fn note_owners(&mut self, touched: &Touched, is_commit: bool) {
         for (address, shard) in &touched.owners {
-            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
-            let owner = book.and_then(|book| book.owner);
+            let state = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
+            let owner = state.and_then(|state| state.owner);
             let before = match owner {
                 Some(owner) => self.owners.insert(*shard, owner.fence),
                 None => self.owners.remove(shard),
@@ -102,12 +102,12 @@ impl StoredState {
         }
     }
 
-    /// Notes leases that were granted or renewed. A process whose clock stands at the floor renews
-    /// to the same deadline: its commit changes nothing of the record.
+    /// Notes leases that were granted or renewed. A process whose clock is held at the floor renews
+    /// to the same deadline, so its commit does not change the record.
     fn note_grants(&mut self, touched: &Touched, now_us: u64) {
         for ((address, shard), what) in &touched.shards {
-            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
-            let Some(record) = book.and_then(|book| book.record.as_ref()) else { continue };
+            let state = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
+            let Some(record) = state.and_then(|state| state.record.as_ref()) else { continue };
             let Some(LeaseHolder { deadline, .. }) = record.head.lease else { continue };
             let usable_until_us = now_us + self.usable_us;
             let fresh = Grant { deadline, usable_until_us, session_ended: false };
@@ -121,14 +121,14 @@ impl StoredState {
     fn cursors(&self, touched: Touched) -> Vec<Moved> {
         let progressed = touched.shards.into_iter().filter(|(_, what)| what.progressed);
         let moved = progressed.filter_map(|((address, shard), what)| {
-            let book = self.records.runs.get(&address)?.shards.get(&shard)?;
-            let (before, after) = (what.before?, book.record.clone()?);
+            let state = self.records.runs.get(&address)?.shards.get(&shard)?;
+            let (before, after) = (what.before?, state.record.clone()?);
             (before.cursor != after.cursor).then_some(Moved { before, after })
         });
         moved.collect()
     }
 
-    /// What the store has granted under a fence.
+    /// The lease under a fence.
     pub(super) fn grant(&self, shard: ShardId, fence: FenceEpoch) -> Option<&Grant> {
         self.grants.get(&(shard, fence))
     }
@@ -140,7 +140,7 @@ impl StoredState {
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        let run = self.records.runs.get(&(TENANT, RUN)).and_then(|book| book.run.as_ref());
+        let run = self.records.runs.get(&(TENANT, RUN)).and_then(|state| state.run.as_ref());
         run.is_some_and(|run| run.paused)
     }
 

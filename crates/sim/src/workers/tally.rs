@@ -1,4 +1,4 @@
-//! What can go wrong around workers, and counts of what happened.
+//! Faults around workers, and counts.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::fault::faults;
 use crate::runtime::fault::StoreFault;
 use crate::tally::merge;
 
-/// Counts of what happened, of one seed or of many.
+/// Counts of one seed or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTally {
     /// Seeds.
     pub seeds: u64,
-    /// Seeds in which nothing failed.
+    /// Seeds without faults.
     pub calm_seeds: u64,
     /// Calm seeds with all work in one shard.
     pub lopsided_seeds: u64,
@@ -23,7 +23,7 @@ pub struct WorkerTally {
     pub commits: u64,
     /// Items with a result in the end.
     pub items: u64,
-    /// Items without one in the end.
+    /// Items without a result in the end.
     pub parked: u64,
     /// Shards in the end.
     pub shards: u64,
@@ -31,7 +31,7 @@ pub struct WorkerTally {
     pub events: BTreeMap<&'static str, u64>,
     /// Faults around the store.
     pub store_faults: BTreeMap<StoreFault, u64>,
-    /// Faults of everything else.
+    /// Other faults.
     pub faults: BTreeMap<WorkerFault, u64>,
 }
 
@@ -60,11 +60,11 @@ faults! {
         HandlerHung = "handler hung for longer than its lease",
         HandlerFailed = "handler failed, retryable",
         HandlerShort = "handler returned fewer outcomes than items",
-        HandlerUnable = "handler failed for want of something every item needs",
+        HandlerUnable = "handler failed because a shared resource was missing",
         ItemPoisoned = "item that always fails",
         ItemKilled = "item that crashes the process",
         PageFailed = "page failed, retryable",
-        PageRefused = "page failed for good",
+        PageRefused = "page failed permanently",
         PageSlow = "page delayed",
         PageShort = "page shorter than allowed",
         EstimateFailed = "estimate failed",
@@ -75,12 +75,12 @@ faults! {
         AppendFailed = "append failed",
         SyncSlow = "sync delayed",
         SyncFailed = "sync failed before the results were durable",
-        SyncUnheard = "sync failed after the results were durable",
+        SyncReplyLost = "sync failed after the results were durable",
         CrashedInHandler = "process crashed while a handler ran",
         PausedInHandler = "process paused while a handler ran",
         CutInHandler = "process cut off from the store while a handler ran",
-        RobbedInHandler = "session ended early while a handler ran",
-        SkewBeyondAllowance = "calendars differ by more than the allowance",
+        SessionEndedInHandler = "session ended early while a handler ran",
+        SkewBeyondAllowance = "wall clocks differ by more than the allowance",
         Stopped = "worker stopped by its operator",
         RunPaused = "run paused by an operator",
         RunCancelled = "run cancelled by an operator",

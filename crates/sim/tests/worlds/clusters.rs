@@ -1,5 +1,5 @@
-//! Nodes, gates and leaders in worlds around a simulated store and network: nothing may break,
-//! everything that can go wrong must, and the same seed gives the same bytes.
+//! Nodes, gates and leaders in simulated worlds: no oracle is violated, every fault and outcome
+//! occurs, and the same seed gives the same trace.
 
 use shardwright_sim::clusters::{self, ACTS, ClusterWorld, Report};
 use shardwright_sim::sweep::Sweep;
@@ -8,7 +8,7 @@ use shardwright_sim::sweep::Sweep;
 const SEEDS: u64 = 1_000;
 
 #[test]
-fn a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome() {
+fn cluster_worlds_violate_no_oracle_and_meet_every_fault() {
     let sweep = Sweep::<ClusterWorld>::run(0..SEEDS, ACTS);
     let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
@@ -20,12 +20,12 @@ fn bytes(report: &Report) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_seed_gives_byte_identical_traces_of_a_cluster() {
+fn same_seed_gives_the_same_cluster_trace() {
     for seed in 0..10 {
         let one = clusters::live(seed, ACTS, true);
         let other = std::thread::spawn(move || clusters::live(seed, ACTS, true)).join().unwrap();
-        assert!(bytes(&one).len() > 10_000, "seed {seed} tells a story");
-        assert!(bytes(&one) == bytes(&other), "seed {seed} tells two stories");
+        assert!(bytes(&one).len() > 10_000, "the trace of seed {seed} is short");
+        assert!(bytes(&one) == bytes(&other), "seed {seed} gives two traces");
         assert_eq!(one.tally, other.tally);
     }
 }

@@ -1,4 +1,4 @@
-//! The same seed gives the same bytes, wherever and whenever it is lived through.
+//! The same seed gives the same trace, in any thread and at any time.
 
 use shardwright_sim::memory::{self, Report};
 
@@ -7,18 +7,18 @@ fn bytes(report: &Report) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_seed_gives_byte_identical_traces() {
+fn same_seed_gives_the_same_trace() {
     for seed in 0..20 {
         let one = memory::live(seed, 2_000, true);
         let other = std::thread::spawn(move || memory::live(seed, 2_000, true)).join().unwrap();
-        assert!(bytes(&one).len() > 20_000, "seed {seed} tells a story");
-        assert!(bytes(&one) == bytes(&other), "seed {seed} tells two stories");
+        assert!(bytes(&one).len() > 20_000, "the trace of seed {seed} is short");
+        assert!(bytes(&one) == bytes(&other), "seed {seed} gives two traces");
         assert_eq!(one.tally, other.tally);
     }
 }
 
 #[test]
-fn keeping_less_of_the_trace_changes_nothing_that_happens() {
+fn short_trace_has_the_same_digest_and_counts() {
     let (all, tail) = (memory::live(3, 2_000, true), memory::live(3, 2_000, false));
     assert_eq!(all.trace.digest(), tail.trace.digest());
     assert_eq!(all.tally, tail.tally);
@@ -26,7 +26,7 @@ fn keeping_less_of_the_trace_changes_nothing_that_happens() {
 }
 
 #[test]
-fn different_seeds_live_through_different_worlds() {
+fn different_seeds_give_different_traces() {
     let digest = |seed| memory::live(seed, 500, false).trace.digest();
     assert_ne!(digest(1), digest(2));
 }

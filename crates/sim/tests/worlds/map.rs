@@ -1,4 +1,4 @@
-//! The map of promises in `specs/README.md` names the oracles.
+//! The table of promises in `specs/README.md` names the oracles.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use shardwright_sim::oracle;
 
-/// What stands in the column of the simulator.
+/// The names in the column of the simulator.
 fn mapped() -> BTreeSet<String> {
     let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/README.md");
     let text = fs::read_to_string(specs).unwrap();
@@ -17,7 +17,7 @@ fn mapped() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_map_names_every_oracle_by_its_name_and_no_other() {
+fn promise_table_names_exactly_the_oracles() {
     let oracles: BTreeSet<_> = oracle::ALL.iter().map(|one| one.name.to_owned()).collect();
     assert_eq!(mapped(), oracles);
 }

@@ -1,5 +1,5 @@
-//! The stored engine in worlds around a simulated store: nothing may break, everything that can go
-//! wrong must, and the same seed gives the same bytes.
+//! The stored engine in worlds around a simulated store: no oracle is violated, every fault occurs,
+//! and the same seed gives the same trace.
 
 use shardwright_sim::stored::{self, ACTS, Report, StoredWorld};
 use shardwright_sim::sweep::Sweep;
@@ -8,7 +8,7 @@ use shardwright_sim::sweep::Sweep;
 const SEEDS: u64 = 1_000;
 
 #[test]
-fn a_thousand_worlds_around_a_store_break_no_sentence_and_see_every_fault() {
+fn stored_worlds_violate_no_oracle_and_meet_every_fault() {
     let sweep = Sweep::<StoredWorld>::run(0..SEEDS, ACTS);
     let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
@@ -20,12 +20,12 @@ fn bytes(report: &Report) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_seed_gives_byte_identical_traces_of_the_stored_engine() {
+fn same_seed_gives_the_same_stored_trace() {
     for seed in 0..30 {
         let one = stored::live(seed, ACTS, true);
         let other = std::thread::spawn(move || stored::live(seed, ACTS, true)).join().unwrap();
-        assert!(bytes(&one).len() > 5_000, "seed {seed} tells a story");
-        assert!(bytes(&one) == bytes(&other), "seed {seed} tells two stories");
+        assert!(bytes(&one).len() > 5_000, "the trace of seed {seed} is short");
+        assert!(bytes(&one) == bytes(&other), "seed {seed} gives two traces");
         assert_eq!(one.tally, other.tally);
     }
 }

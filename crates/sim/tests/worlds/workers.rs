@@ -1,5 +1,5 @@
-//! The real worker loop in simulated worlds: no sentence breaks, every fault strikes, and the same
-//! seed gives the same bytes.
+//! The real worker loop in simulated worlds: no oracle is violated, every fault occurs, and the
+//! same seed gives the same trace.
 
 use shardwright_sim::sweep::Sweep;
 use shardwright_sim::workers::{self, ACTS, Report, WorkerWorld};
@@ -8,7 +8,7 @@ use shardwright_sim::workers::{self, ACTS, Report, WorkerWorld};
 const SEEDS: u64 = 500;
 
 #[test]
-fn five_hundred_worlds_of_workers_break_no_sentence_and_meet_every_fault() {
+fn worker_worlds_violate_no_oracle_and_meet_every_fault() {
     let sweep = Sweep::<WorkerWorld>::run(0..SEEDS, ACTS);
     let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
@@ -20,11 +20,11 @@ fn bytes(report: &Report) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_seed_gives_byte_identical_traces_of_workers() {
+fn same_seed_gives_the_same_worker_trace() {
     for seed in 0..20 {
         let one = workers::live(seed, ACTS, true);
         let other = std::thread::spawn(move || workers::live(seed, ACTS, true)).join().unwrap();
-        assert!(bytes(&one).len() > 2_000, "the trace of seed {seed} is empty");
+        assert!(bytes(&one).len() > 2_000, "the trace of seed {seed} is short");
         assert!(bytes(&one) == bytes(&other), "seed {seed} gives two traces");
         assert_eq!(one.tally, other.tally);
     }

@@ -1,10 +1,10 @@
-//! Worlds that count as one have one future.
+//! Equal worlds have equal futures.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shardwright_specs::{Bounds, Model, World};
 
-/// Every how many'th world is compared with all others that look like it.
+/// One world in this many is compared with all worlds of the same form.
 const ONE_IN: u64 = 251;
 
 fn successors(model: &Model, world: &World) -> Vec<World> {
@@ -17,8 +17,8 @@ fn futures(model: &Model, world: &World) -> BTreeSet<u64> {
     successors(model, world).iter().map(World::fingerprint).collect()
 }
 
-/// Steps worlds that were reached differently and look alike side by side; says how many.
-fn compare_look_alikes(model: &Model) -> usize {
+/// Steps worlds of the same form that were reached by different paths. Returns their number.
+fn compare_equal_worlds(model: &Model) -> usize {
     let mut visited = HashSet::new();
     let mut samples: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     let mut pending: Vec<World> = model.start().into_iter().collect();
@@ -30,7 +30,7 @@ fn compare_look_alikes(model: &Model) -> usize {
             if fingerprint % ONE_IN == 0 {
                 let future = futures(model, &after);
                 let first = samples.entry(fingerprint).or_insert_with(|| future.clone());
-                assert_eq!(*first, future, "two futures of {after:#?}");
+                assert_eq!(*first, future, "different futures of {after:#?}");
                 compared += usize::from(!is_new);
             }
             if is_new {
@@ -42,12 +42,12 @@ fn compare_look_alikes(model: &Model) -> usize {
 }
 
 #[test]
-fn look_alikes_have_the_same_future() {
+fn equal_worlds_have_equal_futures() {
     let bounds = Bounds { misuse: true, ..Bounds::TINY };
-    assert!(compare_look_alikes(&Model::new(bounds)) > 3_000);
+    assert!(compare_equal_worlds(&Model::new(bounds)) > 3_000);
 }
 
 #[test]
-fn look_alikes_have_the_same_future_after_repeated_splits() {
-    assert!(compare_look_alikes(&Model::new(Bounds::SPLITS)) > 3_000);
+fn equal_worlds_have_equal_futures_after_repeated_splits() {
+    assert!(compare_equal_worlds(&Model::new(Bounds::SPLITS)) > 3_000);
 }

@@ -1,4 +1,4 @@
-//! The rules can fail: whatever check is taken away, the rule that depends on it is broken.
+//! The rules can fail: without a check, the rule that depends on it is broken.
 
 use shardwright_specs::{Bounds, Defect, Model, Rule, Search};
 
@@ -20,7 +20,7 @@ fn every_rule_is_broken_by_some_missing_check() {
 }
 
 #[test]
-fn a_counterexample_is_a_way_that_can_be_gone() {
+fn counterexample_can_be_replayed() {
     let model = Model::with_defect(Bounds::TINY, Defect::ExpiryOffByOne);
     let report = Search::new(model).run();
     let found = report.counterexample(Rule::ZombiesRefused).unwrap();
@@ -30,6 +30,6 @@ fn a_counterexample_is_a_way_that_can_be_gone() {
         world = model.step(&world, *action).after.unwrap();
     }
     assert!(model.step(&world, *last).broken.contains(found.rule));
-    // Acquire, let the lease run out, write.
+    // Acquire, let the lease expire, write.
     assert_eq!(found.actions.len(), 3, "{:#?}", found.actions);
 }

@@ -1,4 +1,4 @@
-//! The map of promises in `specs/README.md` names whatever is checked.
+//! The map of promises in `specs/README.md` names every rule and property.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +18,8 @@ fn mapped() -> BTreeSet<String> {
     rows.flat_map(|row| row.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// The names below `INVARIANT` and `PROPERTY` in the configurations, but for the one that only
-/// takes notes of what was reached.
+/// The names below `INVARIANT` and `PROPERTY` in the configurations, except for the one that only
+/// records which situations occurred.
 fn checked_by_tlc() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for config in ["small.cfg", "liveness.cfg"] {
@@ -47,7 +47,7 @@ fn every_rule_of_the_model_is_mapped() {
 #[test]
 fn every_property_that_tlc_checks_is_mapped() {
     let checked = checked_by_tlc();
-    assert!(checked.len() > 20, "the configurations were not understood: {checked:?}");
+    assert!(checked.len() > 20, "the configurations could not be parsed: {checked:?}");
     let missing: Vec<_> = checked.difference(&mapped()).cloned().collect();
     assert!(missing.is_empty(), "not in the map: {missing:?}");
 }

@@ -1,333 +1,335 @@
-//! What must not happen, once each, and must be noticed.
+//! Illegal histories, one per violation. The checker must detect each.
 
+use super::builder::{
+    HistoryBuilder, ROOT, START, checkpoint, complete, done, replayed, stale, unknown,
+};
 use super::clean::with_residual;
-use super::story::{ROOT, START, Story, checkpoint, complete, done, replayed, stale, unknown};
 use crate::history::{Action, Outcome, Refusal};
 
 #[test]
-fn two_workers_write_with_one_fence() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.advance(2, 2, 11, 105, 106);
-    story.end(1, 2, 107);
-    story.is_violated("workers 1 and 2 both wrote with fence 2");
-    story.is_violated("no possible order");
+fn two_writers_with_one_fence_are_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.advance(2, 2, 11, 105, 106);
+    builder.end(1, 2, 107);
+    builder.is_violated("workers 1 and 2 both wrote with fence 2");
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_writer_goes_on_after_a_takeover() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.acquire(2, 3, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.end(2, 3, 100);
-    story.is_violated("no possible order");
+fn write_after_a_takeover_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.acquire(2, 3, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.end(2, 3, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn one_fence_is_granted_twice() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.acquire(2, 2, None);
-    story.end(2, 2, 100);
-    story.is_violated("fence 2 was granted twice");
+fn fence_granted_twice_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.acquire(2, 2, None);
+    builder.end(2, 2, 100);
+    builder.is_violated("fence 2 was granted twice");
 }
 
 #[test]
-fn a_fence_falls() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 3, None);
-    story.acquire(2, 2, None);
-    story.end(2, 2, 100);
-    story.is_violated("was granted after");
+fn falling_fence_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 3, None);
+    builder.acquire(2, 2, None);
+    builder.end(2, 2, 100);
+    builder.is_violated("was granted after");
 }
 
 #[test]
-fn a_fence_rises_without_anybody_having_asked() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 3, None);
-    story.end(1, 3, 100);
-    story.is_violated("no possible order");
+fn fence_raised_without_a_request_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 3, None);
+    builder.end(1, 3, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_new_holder_is_told_a_cursor_that_was_passed_long_ago() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.acquire(2, 3, None);
-    story.end(2, 3, 100);
-    story.is_violated("the cursor was at None after Some(104)");
-    story.is_violated("no possible order");
+fn outdated_cursor_in_a_grant_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.acquire(2, 3, None);
+    builder.end(2, 3, 100);
+    builder.is_violated("the cursor was at None after Some(104)");
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_cursor_moves_back() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.call(1, checkpoint(2, 11, 102), done());
-    story.end(1, 2, 105);
-    story.is_violated("no possible order");
+fn cursor_moving_back_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.call(1, checkpoint(2, 11, 102), done());
+    builder.end(1, 2, 105);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn an_acknowledged_checkpoint_is_lost() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.call(1, Action::Release { shard: ROOT, fence: 2, op: 11 }, done());
-    story.root().status = crate::history::Status::Active;
-    story.root().cursor = None;
-    story.is_violated("no possible order");
+fn lost_checkpoint_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.call(1, Action::Release { shard: ROOT, fence: 2, op: 11 }, done());
+    builder.root().status = crate::history::Status::Active;
+    builder.root().cursor = None;
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn one_operation_has_two_effects() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.call(1, checkpoint(2, 10, 104), done());
-    story.end(1, 2, 105);
-    story.is_violated("operation a of run 1 had 2 effects");
-    story.is_violated("no possible order");
+fn second_effect_of_an_operation_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.call(1, checkpoint(2, 10, 104), done());
+    builder.end(1, 2, 105);
+    builder.is_violated("operation a of run 1 had 2 effects");
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_replay_is_told_of_what_cannot_have_been_done() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.acquire(2, 3, None);
-    story.process(ROOT, 2, 100, 104);
-    story.call(1, checkpoint(2, 10, 104), replayed());
-    story.end(2, 3, 100);
-    story.is_violated("no possible order");
+fn replay_of_an_operation_never_done_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.acquire(2, 3, None);
+    builder.process(ROOT, 2, 100, 104);
+    builder.call(1, checkpoint(2, 10, 104), replayed());
+    builder.end(2, 3, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_refused_operation_has_an_effect() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 104);
-    story.call(1, checkpoint(2, 10, 104), Outcome::Refused(Refusal::LeaseExpired));
-    story.acquire(2, 3, Some(104));
-    story.end(2, 3, 105);
-    story.is_violated("no possible order");
+fn effect_of_a_refused_operation_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 104);
+    builder.call(1, checkpoint(2, 10, 104), Outcome::Refused(Refusal::LeaseExpired));
+    builder.acquire(2, 3, Some(104));
+    builder.end(2, 3, 105);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn an_operation_that_was_not_applied_has_an_effect() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 104);
-    story.call(1, checkpoint(2, 10, 104), Outcome::NotApplied("no".to_owned()));
-    story.acquire(2, 3, Some(104));
-    story.end(2, 3, 105);
-    story.is_violated("no possible order");
+fn effect_of_an_operation_not_applied_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 104);
+    builder.call(1, checkpoint(2, 10, 104), Outcome::NotApplied("no".to_owned()));
+    builder.acquire(2, 3, Some(104));
+    builder.end(2, 3, 105);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn what_was_done_is_refused_when_it_is_asked_again() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.advance(1, 2, 10, 100, 104);
-    story.acquire(2, 3, Some(104));
-    story.call(1, checkpoint(2, 10, 104), stale(3));
-    story.end(2, 3, 105);
-    story.is_violated("no possible order");
+fn refused_retry_of_a_done_operation_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.advance(1, 2, 10, 100, 104);
+    builder.acquire(2, 3, Some(104));
+    builder.call(1, checkpoint(2, 10, 104), stale(3));
+    builder.end(2, 3, 105);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_refusal_tells_what_was_never_true() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.call(2, checkpoint(1, 10, 104), stale(9));
-    story.end(1, 2, 100);
-    story.is_violated("no possible order");
+fn untrue_refusal_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.call(2, checkpoint(1, 10, 104), stale(9));
+    builder.end(1, 2, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn an_id_is_said_to_be_used_for_something_else() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.call(1, checkpoint(2, 10, 104), Outcome::Refused(Refusal::OpIdConflict));
-    story.end(1, 2, 100);
-    story.is_violated("no possible order");
+fn false_op_id_conflict_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.call(1, checkpoint(2, 10, 104), Outcome::Refused(Refusal::OpIdConflict));
+    builder.end(1, 2, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn what_is_stored_cannot_be_read() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.call(1, checkpoint(2, 10, 104), Outcome::Corrupt("bytes".to_owned()));
-    story.end(1, 2, 100);
-    story.is_violated("no possible order");
+fn corrupt_record_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.call(1, checkpoint(2, 10, 104), Outcome::Corrupt("bytes".to_owned()));
+    builder.end(1, 2, 100);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_shard_is_changed_after_its_completion() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 109);
-    story.call(1, complete(2, 10, 109), done());
-    story.acquire(2, 3, Some(109));
-    story.call(2, Action::CompleteRun { op: 71 }, done());
-    story.is_violated("was done after");
-    story.is_violated("no possible order");
+fn change_after_completion_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 109);
+    builder.call(1, complete(2, 10, 109), done());
+    builder.acquire(2, 3, Some(109));
+    builder.call(2, Action::CompleteRun { op: 71 }, done());
+    builder.is_violated("was executed after");
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_shard_is_changed_after_its_run_has_ended() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 109);
-    story.call(1, Action::CompleteRun { op: 71 }, done());
-    story.call(1, complete(2, 10, 109), done());
-    story.is_violated("no possible order");
+fn change_after_the_end_of_the_run_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 109);
+    builder.call(1, Action::CompleteRun { op: 71 }, done());
+    builder.call(1, complete(2, 10, 109), done());
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_key_is_passed_over_that_nobody_processed() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 102);
-    story.call(1, checkpoint(2, 10, 104), done());
-    story.end(1, 2, 105);
-    story.is_violated("skipped key 103");
-    story.is_violated("2 keys were never processed, 103 among them");
+fn unprocessed_key_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 102);
+    builder.call(1, checkpoint(2, 10, 104), done());
+    builder.end(1, 2, 105);
+    builder.is_violated("skipped key 103");
+    builder.is_violated("2 keys were never processed, the first is 103");
 }
 
 #[test]
-fn a_key_is_processed_only_after_it_was_passed_over() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.call(1, checkpoint(2, 10, 104), done());
-    story.process(ROOT, 2, 100, 104);
-    story.end(1, 2, 105);
-    story.is_violated("skipped key 100");
+fn key_processed_too_late_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.call(1, checkpoint(2, 10, 104), done());
+    builder.process(ROOT, 2, 100, 104);
+    builder.end(1, 2, 105);
+    builder.is_violated("skipped key 100");
 }
 
 #[test]
-fn a_key_is_processed_under_a_fence_that_was_refused() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.acquire(2, 3, None);
-    story.process(ROOT, 2, 100, 104);
-    story.call(2, checkpoint(3, 10, 104), done());
-    story.end(2, 3, 105);
-    story.is_violated("skipped key 100");
+fn key_processed_under_a_stale_fence_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.acquire(2, 3, None);
+    builder.process(ROOT, 2, 100, 104);
+    builder.call(2, checkpoint(3, 10, 104), done());
+    builder.end(2, 3, 105);
+    builder.is_violated("skipped key 100");
 }
 
 #[test]
-fn a_shard_is_done_before_its_end() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, 100, 107);
-    story.call(1, complete(2, 10, 107), done());
-    story.call(1, Action::CompleteRun { op: 71 }, done());
-    story.root().cursor = Some(107);
-    story.is_violated("is done and stands at Some(107)");
-    story.is_violated("2 keys were never processed");
+fn shard_done_before_its_end_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, 100, 107);
+    builder.call(1, complete(2, 10, 107), done());
+    builder.call(1, Action::CompleteRun { op: 71 }, done());
+    builder.root().cursor = Some(107);
+    builder.is_violated("is done with cursor Some(107)");
+    builder.is_violated("2 keys were never processed");
 }
 
 #[test]
-fn leaves_leave_something_out() {
-    let mut story = with_residual(unknown());
-    story.state.runs[0].shards[1].seen.start = 107;
-    story.is_violated("leaves end at 106 and go on at 107");
+fn gap_between_leaves_is_detected() {
+    let mut builder = with_residual(unknown());
+    builder.state.runs[0].shards[1].seen.start = 107;
+    builder.is_violated("leaves end at 106, the next starts at 107");
 }
 
 #[test]
-fn leaves_overlap() {
-    let mut story = with_residual(unknown());
-    story.root().end = 107;
-    story.is_violated("leaves end at 107 and go on at 106");
+fn overlapping_leaves_are_detected() {
+    let mut builder = with_residual(unknown());
+    builder.root().end = 107;
+    builder.is_violated("leaves end at 107, the next starts at 106");
 }
 
 #[test]
-fn the_last_leaf_is_missing() {
-    let mut story = with_residual(unknown());
-    story.state.runs[0].shards.pop();
-    story.is_violated("leaves end at 106, the manifest at 110");
-    story.is_violated("has lost shard");
+fn missing_last_leaf_is_detected() {
+    let mut builder = with_residual(unknown());
+    builder.state.runs[0].shards.pop();
+    builder.is_violated("leaves end at 106, the manifest at 110");
+    builder.is_violated("is missing");
 }
 
 #[test]
-fn a_shard_appears_that_no_split_made() {
+fn shard_without_a_split_is_detected() {
     let refused = Outcome::Refused(Refusal::SplitInvalid);
-    with_residual(refused).is_violated("was made by no split");
+    with_residual(refused).is_violated("was created by no split");
 }
 
 #[test]
-fn a_refused_split_narrows_its_shard() {
+fn effect_of_a_refused_split_is_detected() {
     let not_applied = Outcome::NotApplied("no".to_owned());
-    with_residual(not_applied).is_violated("no possible order");
+    with_residual(not_applied).is_violated("no linearization");
 }
 
 #[test]
-fn a_run_miscounts_its_shards() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.end(1, 2, START);
-    story.state.runs[0].counts = [0, 2, 0, 0];
-    story.is_violated("it counts [0, 2, 0, 0], and there are [0, 1, 0, 0]");
+fn wrong_shard_count_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.end(1, 2, START);
+    builder.state.runs[0].counts = [0, 2, 0, 0];
+    builder.is_violated("stored counts [0, 2, 0, 0], actual counts [0, 1, 0, 0]");
 }
 
 #[test]
-fn a_watermark_is_wrong() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.end(1, 2, START);
-    story.state.runs[0].watermark = Some(105);
-    story.is_violated("its watermark is Some(105), not 110");
+fn wrong_watermark_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.end(1, 2, START);
+    builder.state.runs[0].watermark = Some(105);
+    builder.is_violated("the watermark is Some(105), not 110");
 }
 
 #[test]
-fn an_acquire_is_not_counted() {
-    let mut story = Story::of_one_shard(7);
-    story.acquire(1, 2, None);
-    story.end(1, 2, START);
-    story.is_violated("no possible order");
+fn uncounted_acquire_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(7);
+    builder.acquire(1, 2, None);
+    builder.end(1, 2, START);
+    builder.is_violated("no linearization");
 }
 
 #[test]
-fn a_run_does_not_end() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.process(ROOT, 2, START, 109);
-    story.call(1, complete(2, 70, 109), done());
-    story.state.runs[0].is_done = false;
-    story.is_violated("it has not ended");
+fn unfinished_run_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.process(ROOT, 2, START, 109);
+    builder.call(1, complete(2, 70, 109), done());
+    builder.state.runs[0].is_done = false;
+    builder.is_violated("the run has not ended");
 }
 
 #[test]
-fn a_run_is_gone() {
-    let mut story = Story::of_one_shard(1);
-    story.state.runs.clear();
-    story.is_violated("run 1 was worked on and does not exist");
+fn missing_run_is_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.state.runs.clear();
+    builder.is_violated("run 1 has calls but does not exist");
 }
 
 #[test]
-fn stored_records_do_not_go_together() {
-    let mut story = Story::of_one_shard(1);
-    story.acquire(1, 2, None);
-    story.end(1, 2, START);
-    story.state.complaints.push("3 shards are reserved in all, not 4".to_owned());
-    story.is_violated("reserved in all");
+fn inconsistent_records_are_detected() {
+    let mut builder = HistoryBuilder::of_one_shard(1);
+    builder.acquire(1, 2, None);
+    builder.end(1, 2, START);
+    builder.state.complaints.push("3 reserved shards in total, stored 4".to_owned());
+    builder.is_violated("reserved shards in total");
 }
 
 #[test]
-fn a_refusal_that_was_right_a_moment_ago_is_told_from_one_that_never_was() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.call(1, Action::Release { shard: ROOT, fence: 2, op: 10 }, done());
-    // It has no holder any more.
+fn stale_refusal_is_counted_separately() {
+    let mut builder = HistoryBuilder::of_one_shard(2);
+    builder.acquire(1, 2, None);
+    builder.call(1, Action::Release { shard: ROOT, fence: 2, op: 10 }, done());
+    // The shard has no holder now.
     let held = Outcome::Refused(Refusal::AlreadyLeased { owner: 1 });
-    story.call(2, Action::Acquire { shard: ROOT }, held);
-    story.acquire(2, 3, None);
-    story.end(2, 3, START);
-    let findings = story.findings();
+    builder.call(2, Action::Acquire { shard: ROOT }, held);
+    builder.acquire(2, 3, None);
+    builder.end(2, 3, START);
+    let findings = builder.findings();
     assert_eq!((findings.violations.len(), findings.stale_refusals), (1, 1));
     assert!(findings.violations[0].contains("stale refusals"), "{findings:?}");
 }

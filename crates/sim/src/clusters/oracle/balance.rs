@@ -1,4 +1,4 @@
-//! Where shards go, and that they come to rest.
+//! Oracles of moves and balance.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -6,28 +6,27 @@ use std::num::NonZeroU32;
 use shardwright_placement::{ClusterConfig, NodeAddress};
 
 use super::ensure;
-use crate::clusters::stored_state::{Aim, Change, LAG_US, StoredState};
+use crate::clusters::stored_state::{Assignment, Change, LAG_US, StoredState};
 use crate::oracle::{Finding, Oracle};
 
 pub(in crate::clusters) const BUDGETS: &Oracle = &Oracle::of_the_world(
     "budgets",
-    "a leader sends no shard on its way beyond the limits in all and per node, and none that could \
-     stay beyond the batch",
+    "a leader keeps shards in flight within the total and per-node limits, and moves that are not \
+     necessary within the batch size",
 );
 
 pub(in crate::clusters) const ROUND_TRIPS: &Oracle = &Oracle::of_the_world(
     "no round trips",
-    "within the cooldown a leader sends no shard back to where it came from, unless it must go",
+    "within the cooldown a leader moves no shard back to its previous node, if it can stay",
 );
 
-pub(in crate::clusters) const REST: &Oracle = &Oracle::of_the_world(
-    "rest",
-    "once faults stop, every shard is held by the member that should have it, no two members \
-     differ by more than one shard or have other than their shares by weight, and every call is \
-     answered",
+pub(in crate::clusters) const CONVERGENCE: &Oracle = &Oracle::of_the_world(
+    "convergence",
+    "after faults stop, every shard is held by its target, shards are balanced by weight, and \
+     every call is answered",
 );
 
-/// What a leader wrote, and when it was stored.
+/// Targets that a leader wrote, and when.
 pub(in crate::clusters) struct Planned<'a> {
     pub(in crate::clusters) config: &'a ClusterConfig,
     pub(in crate::clusters) changes: &'a [Change],
@@ -43,68 +42,71 @@ impl<'a> Planned<'a> {
         Self { config, changes, now_us }
     }
 
-    /// A time of which every leader has heard that can write now.
+    /// Every leader that can write now knows the state of this time.
     pub(super) fn known_us(&self) -> u64 {
         self.now_us.saturating_sub(LAG_US)
     }
 
-    /// How long ago a shard got its target. Whatever calendars say, no leader can have known of it
-    /// for longer.
-    pub(in crate::clusters) const fn age_ms(&self, aim: &Aim) -> u64 {
-        self.now_us.saturating_sub(aim.at_us) / 1_000
+    /// Time since a shard got its target. No leader can have known the target for longer, whatever
+    /// its wall clock shows.
+    pub(in crate::clusters) const fn age_ms(&self, assignment: &Assignment) -> u64 {
+        self.now_us.saturating_sub(assignment.at_us) / 1_000
     }
 }
 
-/// Shards that are surely on their way.
+/// Number of shards that every leader counts as in flight.
 #[derive(Default)]
 struct InFlight {
     in_all: u32,
     per_node: BTreeMap<NodeAddress, u32>,
 }
 
-/// Counts what every leader must count: what was moved to a member that can have it, has not
-/// arrived since, and is not stuck.
+/// Counts the shards that were moved to an open member, are not claimed by it yet, and are not
+/// stuck.
 fn in_flight(stored: &StoredState, plan: &Planned<'_>) -> InFlight {
     let mut found = InFlight::default();
-    for (shard, aim) in &stored.aims {
-        let Some(target) = aim.target.node.as_ref().filter(|_| counts(stored, aim, plan)) else {
+    for (shard, assignment) in &stored.assignments {
+        let Some(target) =
+            assignment.target.node.as_ref().filter(|_| counts(stored, assignment, plan))
+        else {
             continue;
         };
         found.in_all += 1;
-        let giver = stored.holder_since(*shard, plan.known_us());
-        for node in giver.into_iter().chain([target]) {
+        let source = stored.holder_since(*shard, plan.known_us());
+        for node in source.into_iter().chain([target]) {
             *found.per_node.entry(node.clone()).or_default() += 1;
         }
     }
     found
 }
 
-fn counts(stored: &StoredState, aim: &Aim, plan: &Planned<'_>) -> bool {
-    let is_stuck = plan.age_ms(aim) >= plan.config.stuck_after_ms;
-    let is_just_written = aim.at_us == plan.now_us;
-    let target = aim.target.node.as_ref();
+fn counts(stored: &StoredState, assignment: &Assignment, plan: &Planned<'_>) -> bool {
+    let is_stuck = plan.age_ms(assignment) >= plan.config.stuck_after_ms;
+    let is_just_written = assignment.at_us == plan.now_us;
+    let target = assignment.target.node.as_ref();
     let is_open = target.and_then(|node| stored.open_since(node)).is_some_and(|since_us| {
-        since_us <= aim.at_us && (since_us <= plan.known_us() || is_just_written)
+        since_us <= assignment.at_us && (since_us <= plan.known_us() || is_just_written)
     });
-    aim.is_moved() && !aim.arrived && !is_stuck && is_open
+    assignment.is_moved() && !assignment.arrived && !is_stuck && is_open
 }
 
-/// How many shards a leader moved, and how many of them could have stayed.
+/// Number of shards that a leader moved, and how many of them could have stayed.
 fn moved(stored: &StoredState, plan: &Planned<'_>) -> (u32, u32) {
     let (mut moves, mut voluntary) = (0, 0);
     for change in plan.changes {
-        let aim = stored.aims.get(&change.shard);
-        let (Some(from), Some(to)) =
-            (aim.and_then(|aim| aim.target.node.as_ref()), change.after.node.as_ref())
-        else {
+        let assignment = stored.assignments.get(&change.shard);
+        let (Some(from), Some(to)) = (
+            assignment.and_then(|assignment| assignment.target.node.as_ref()),
+            change.after.node.as_ref(),
+        ) else {
             continue;
         };
-        // A shard that is left where it is served is not sent anywhere.
+        // A target that is the current holder moves nothing.
         if from == to || stored.seems_served(change.shard, to, plan.known_us()) {
             continue;
         }
         moves += 1;
-        // Of a claim that is newer a leader may not have heard, and take its target for stuck.
+        // A leader may not know a newer claim, and consider the target stuck.
         let holds = stored.holder_since(change.shard, plan.known_us()) == Some(from);
         let is_open = stored.open_since(from).is_some_and(|since| since <= plan.known_us());
         voluntary += u32::from(holds && is_open);
@@ -112,86 +114,92 @@ fn moved(stored: &StoredState, plan: &Planned<'_>) -> (u32, u32) {
     (moves, voluntary)
 }
 
-/// Judges what a leader wrote by what was before, and tells whether it moved anything.
+/// Judges moves against the state before them. Returns whether there are any.
 pub(in crate::clusters) fn judge_moves(
     before: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<bool, Finding> {
     let (moves, voluntary) = moved(before, plan);
-    let under_way = in_flight(before, plan).in_all;
+    let moving = in_flight(before, plan).in_all;
     let batch = plan.config.batch_size();
-    ensure(BUDGETS, voluntary == 0 || under_way + voluntary <= batch, || {
-        format!("{voluntary} shards were moved that could stay, beside {under_way} of {batch}")
+    ensure(BUDGETS, voluntary == 0 || moving + voluntary <= batch, || {
+        format!("moved {voluntary} shards that could stay, {moving} in flight, batch size {batch}")
     })?;
     Ok(moves > 0)
 }
 
-/// Judges what is on its way after a leader has moved something.
+/// Judges the shards in flight after a leader has moved some.
 pub(in crate::clusters) fn judge_in_flight(
     after: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<(), Finding> {
     let InFlight { in_all, per_node } = in_flight(after, plan);
     let limit = plan.config.in_flight_max;
-    ensure(BUDGETS, in_all <= limit, || format!("{in_all} shards are on their way, of {limit}"))?;
+    ensure(BUDGETS, in_all <= limit, || {
+        format!("{in_all} shards are in flight, the limit is {limit}")
+    })?;
     let limit = plan.config.in_flight_per_node_max;
     let sent = plan.changes.iter().filter(|change| {
-        let aim = after.aims.get(&change.shard);
-        aim.is_some_and(|aim| aim.at_us == plan.now_us && !aim.arrived)
+        let assignment = after.assignments.get(&change.shard);
+        assignment.is_some_and(|assignment| assignment.at_us == plan.now_us && !assignment.arrived)
     });
     for node in sent.filter_map(|change| change.after.node.as_ref()) {
         let count = per_node.get(node).copied().unwrap_or_default();
         ensure(BUDGETS, count <= limit, || {
-            format!("{count} shards are on their way from or to {node}, of {limit}")
+            format!("{count} shards are in flight at {node}, the limit is {limit}")
         })?;
     }
     Ok(())
 }
 
-/// Judges what a leader wrote by what was before.
+/// Judges moves against the moves before them.
 pub(in crate::clusters) fn judge_round_trips(
     stored: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<(), Finding> {
     for change in plan.changes {
-        let Some(aim) = stored.aims.get(&change.shard) else { continue };
-        let (Some(there), Some(back)) = (&aim.target.node, &change.after.node) else { continue };
-        if there == back || aim.before.as_ref() != Some(back) {
+        let Some(assignment) = stored.assignments.get(&change.shard) else { continue };
+        let (Some(current), Some(previous)) = (&assignment.target.node, &change.after.node) else {
+            continue;
+        };
+        if current == previous || assignment.before.as_ref() != Some(previous) {
             continue;
         }
         let holder = stored.holder(change.shard).map(|holder| &holder.address);
-        // Whoever came, left or was drained since may be seen otherwise by the leader, and it may
-        // have heard of a target before it hears of what came earlier elsewhere.
-        let surely_known_us = aim.at_us.min(plan.known_us());
-        let can_stay = holder == Some(there)
-            && stored.open_since(there).is_some_and(|since_us| since_us <= surely_known_us);
-        let passed_ms = plan.age_ms(aim);
-        // Leaders go by whole milliseconds.
+        // The leader may not know recent changes of members. It may know a target before it knows
+        // an earlier change elsewhere.
+        let surely_known_us = assignment.at_us.min(plan.known_us());
+        let can_stay = holder == Some(current)
+            && stored.open_since(current).is_some_and(|since_us| since_us <= surely_known_us);
+        let passed_ms = plan.age_ms(assignment);
+        // Leaders measure in whole milliseconds.
         ensure(ROUND_TRIPS, !can_stay || passed_ms + 1 >= plan.config.move_cooldown_ms, || {
             let shard = change.shard;
-            format!("shard {shard} went from {back} to {there} and back after {passed_ms} ms")
+            format!(
+                "shard {shard} moved from {previous} to {current} and back after {passed_ms} ms"
+            )
         })?;
     }
     Ok(())
 }
 
-/// What is missing for a cluster of these nodes to be at rest, if anything is.
-pub(in crate::clusters) fn missing_for_rest(
+/// Why a cluster of these nodes has not converged, if it has not.
+pub(in crate::clusters) fn missing_for_convergence(
     stored: &StoredState,
     nodes: &BTreeMap<NodeAddress, NonZeroU32>,
 ) -> Option<String> {
     if !nodes.keys().eq(stored.members.keys()) {
-        return Some(format!("members are {:?}", stored.members.keys()));
+        return Some(format!("the members are {:?}", stored.members.keys()));
     }
     if let Some(node) = nodes.keys().find(|node| stored.is_draining(node)) {
-        return Some(format!("{node} drains"));
+        return Some(format!("{node} is draining"));
     }
     let mut held: BTreeMap<&NodeAddress, u32> = nodes.keys().map(|node| (node, 0)).collect();
-    for (shard, aim) in &stored.aims {
+    for (shard, assignment) in &stored.assignments {
         let holder = stored.holder(*shard).map(|holder| &holder.address);
-        if holder.is_none() || holder != aim.target.node.as_ref() {
-            let target = &aim.target.node;
-            return Some(format!("shard {shard} is at {holder:?} and should be at {target:?}"));
+        if holder.is_none() || holder != assignment.target.node.as_ref() {
+            let target = &assignment.target.node;
+            return Some(format!("shard {shard} is held by {holder:?}, its target is {target:?}"));
         }
         if let Some(count) = holder.and_then(|holder| held.get_mut(holder)) {
             *count += 1;
@@ -199,19 +207,19 @@ pub(in crate::clusters) fn missing_for_rest(
     }
     let shares: Vec<(u32, NonZeroU32)> =
         held.values().copied().zip(nodes.values().copied()).collect();
-    (!is_even(&shares)).then(|| format!("shards are {held:?} by {nodes:?}"))
+    (!is_even(&shares)).then(|| format!("unbalanced: shards {held:?}, weights {nodes:?}"))
 }
 
-/// Whether nodes have so many shards by their weights that nothing has to move: each has its share,
-/// rounded, or they differ by less than two shards of a node of middling weight.
+/// Whether the shards are balanced by weight: each node has its rounded share, or the spread is
+/// less than two shards of a node of mean weight.
 fn is_even(shares: &[(u32, NonZeroU32)]) -> bool {
     let weight = |one: &(u32, NonZeroU32)| f64::from(one.1.get());
     let count: f64 = shares.iter().map(|one| f64::from(one.0)).sum();
     let weights: f64 = shares.iter().map(weight).sum();
     let is_fair =
         |one: &(u32, NonZeroU32)| (f64::from(one.0) - count * weight(one) / weights).abs() < 1.0;
-    let middling = weights / shares.len() as f64;
-    let levels = || shares.iter().map(|one| f64::from(one.0) * middling / weight(one));
+    let mean_weight = weights / shares.len() as f64;
+    let levels = || shares.iter().map(|one| f64::from(one.0) * mean_weight / weight(one));
     let spread = levels().fold(0.0, f64::max) - levels().fold(f64::INFINITY, f64::min);
     shares.iter().all(is_fair) || spread < 2.0
 }
@@ -232,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn heavier_nodes_have_more() {
+    fn heavier_nodes_hold_more_shards() {
         assert!(even(&[(10, 1), (30, 3)]));
         assert!(even(&[(11, 1), (30, 3)]), "a share is rounded");
         assert!(!even(&[(20, 1), (20, 3)]));

@@ -3,7 +3,7 @@
 use shardwright_contracts::{CursorSemantics, FenceEpoch, LogicalTime, ShardKey};
 use shardwright_coordination::error::reason::StaleFence;
 use shardwright_coordination::{
-    CapacityHint, CoordError, HolderNotice, IdempotentOutcome, Lease, RestoredShardState,
+    CoordError, HolderNotice, IdempotentOutcome, Lease, RestoredShardState,
 };
 
 use super::{Driver, ProtocolDoctor, done, replayed, status_after};
@@ -12,7 +12,7 @@ use crate::request::operation::{Acquire, ChangeRun, RequestSplit};
 use crate::request::{Answer, Reply, Request, RequestExt};
 
 impl ProtocolDoctor {
-    /// Changes an answer on its way back.
+    /// Changes the answer to a request.
     pub(super) fn change_answer(
         &mut self,
         driver: &Driver<'_>,
@@ -29,8 +29,8 @@ impl ProtocolDoctor {
         }
         let accepted = match outcome {
             Ok(reply) => return self.change_accepted(driver, request, reply),
-            Err(CoordError::LeaseExpired(told)) if self.bug == ProtocolBug::ExpiryMistimed => {
-                told.now = told.deadline;
+            Err(CoordError::LeaseExpired(reason)) if self.bug == ProtocolBug::ExpiryMistimed => {
+                reason.now = reason.deadline;
                 return;
             }
             Err(refusal) => self.accept(driver, request, refusal),
@@ -40,7 +40,7 @@ impl ProtocolDoctor {
         }
     }
 
-    /// Accepts what was refused.
+    /// Accepts a refused request.
     fn accept(
         &mut self,
         driver: &Driver<'_>,
@@ -54,14 +54,12 @@ impl ProtocolDoctor {
             | (ProtocolBug::CompleteRunUnchecked, CoordError::RunUnfinished(_))
             | (ProtocolBug::AnythingUnparks, CoordError::NotParked(_))
             | (ProtocolBug::DeclineForgotten, CoordError::SplitDeclined(_))
-            | (ProtocolBug::AskedTooLate, CoordError::SplitRequestOver(_)) => done(request),
+            | (ProtocolBug::ExpiredRequestAccepted, CoordError::SplitRequestOver(_)) => {
+                done(request)
+            }
             (ProtocolBug::PayloadIgnored, CoordError::OpIdConflict(_)) => replayed(request),
-            (ProtocolBug::FloorUnchecked, CoordError::StaleFence(_)) => match request.lease() {
-                Some(lease) if lease.fence().as_raw() < self.floor => done(request),
-                _ => None,
-            },
             (
-                ProtocolBug::RequestOverwritten | ProtocolBug::AskerAsksTwice,
+                ProtocolBug::RequestOverwritten | ProtocolBug::TwoHoldersRequested,
                 CoordError::SplitAlreadyRequested(_),
             ) => {
                 let Request::RequestSplit(RequestSplit { key, requester, .. }) = request else {
@@ -69,7 +67,7 @@ impl ProtocolDoctor {
                 };
                 let asked = self.asked.get(&((driver.tenant, key.run), *requester));
                 let is_elsewhere = asked.is_some_and(|shard| *shard != key.shard);
-                let asks_twice = self.bug == ProtocolBug::AskerAsksTwice;
+                let asks_twice = self.bug == ProtocolBug::TwoHoldersRequested;
                 (is_elsewhere == asks_twice).then_some(Reply::Done)
             }
             (ProtocolBug::RunEndsTwice, CoordError::RunTerminal(_)) => {
@@ -84,14 +82,14 @@ impl ProtocolDoctor {
                 self.hand_out(driver, request).map(Reply::from)
             }
             (ProtocolBug::RefusalPanics, CoordError::StaleFence(_)) => {
-                // Without the message that a panic prints.
+                // Panics without printing a message.
                 std::panic::resume_unwind(Box::new("a stale fence"))
             }
             _ => None,
         }
     }
 
-    /// Hands a shard out once more, as it was handed out before.
+    /// Returns the last grant of a shard again.
     fn hand_out(&self, driver: &Driver<'_>, request: &Request) -> Option<RestoredShardState> {
         let Request::Acquire(Acquire { key, worker }) = request else { return None };
         let granted = self.granted.get(&(driver.tenant, *key))?;
@@ -107,7 +105,6 @@ impl ProtocolDoctor {
             Reply::Granted(granted) => self.change_granted(granted),
             Reply::Renewed(renewed) => {
                 self.change_notice(renewed.notice.as_mut());
-                self.change_hint(&mut renewed.capacity);
                 if self.bug == ProtocolBug::LateRenewalShortens {
                     let shorter = renewed.new_deadline.as_millis().saturating_sub(1);
                     renewed.new_deadline = LogicalTime::from_millis(shorter);
@@ -117,7 +114,7 @@ impl ProtocolDoctor {
                 self.change_notice(notice.as_mut());
             }
             Reply::Noticed(IdempotentOutcome::Replayed(notice))
-                if self.bug == ProtocolBug::ReplayTells =>
+                if self.bug == ProtocolBug::ReplayNotifies =>
             {
                 *notice = Some(HolderNotice { paused: false, split_request: None });
             }
@@ -140,7 +137,6 @@ impl ProtocolDoctor {
     }
 
     fn change_granted(&self, granted: &mut RestoredShardState) {
-        self.change_hint(&mut granted.capacity);
         let lease = granted.lease;
         let with_fence =
             |fence| Lease::new(lease.tenant(), lease.key(), lease.owner(), fence, lease.deadline());
@@ -148,27 +144,15 @@ impl ProtocolDoctor {
             ProtocolBug::AcquireKeepsFence => {
                 granted.lease = with_fence(lowered(lease.fence()));
             }
-            ProtocolBug::FloorNotReached if lease.fence().as_raw() >= self.floor => {
-                granted.lease = with_fence(FenceEpoch::INITIAL);
-            }
             ProtocolBug::SemanticsLost if lease.shard().is_derived() => {
                 granted.cursor_semantics = CursorSemantics::default();
             }
-            ProtocolBug::AttemptsUntold => granted.fruitless_acquires = 1,
+            ProtocolBug::AttemptsUnreported => granted.fruitless_acquires = 1,
             ProtocolBug::RetriesNotReset => {
                 let attempts = self.attempts.get(&(lease.tenant(), lease.key()));
                 let attempts = attempts.copied();
                 granted.fruitless_acquires = attempts.unwrap_or(granted.fruitless_acquires);
             }
-            ProtocolBug::WaitingKept => granted.capacity.waiting_workers += 1,
-            _ => {}
-        }
-    }
-
-    fn change_hint(&self, hint: &mut CapacityHint) {
-        match self.bug {
-            ProtocolBug::CapacityStale => hint.available_count = 0,
-            ProtocolBug::WaitingForever => hint.waiting_workers += 1,
             _ => {}
         }
     }
@@ -186,6 +170,6 @@ pub(super) fn raised(fence: FenceEpoch, by: u64) -> FenceEpoch {
     FenceEpoch::from_raw(fence.as_raw().saturating_add(by)).unwrap_or(fence)
 }
 
-pub(super) fn lowered(fence: FenceEpoch) -> FenceEpoch {
+fn lowered(fence: FenceEpoch) -> FenceEpoch {
     FenceEpoch::from_raw(fence.as_raw().saturating_sub(1)).unwrap_or(fence)
 }

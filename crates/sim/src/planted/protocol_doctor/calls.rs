@@ -1,18 +1,23 @@
-//! Requests that a bug changes, swallows or repeats, and calls that it adds.
+//! Requests that a bug changes, drops or repeats, and calls that it adds.
 
 use shardwright_contracts::limits::OP_LOG_CAPACITY;
-use shardwright_contracts::{FenceEpoch, LogicalTime, TenantId, WorkerId};
-use shardwright_coordination::error::reason::{
-    AlreadyLeased, LeaseExpired, RetriesExhausted, StaleFence,
-};
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, TenantId, WorkerId};
+use shardwright_coordination::error::reason::{LeaseExpired, RetriesExhausted, StaleFence};
 use shardwright_coordination::{
-    CoordError, Lease, ParkReason, RestoredShardState, RunTransition, operation,
+    CoordError, Lease, ParkReason, RenewResult, RestoredShardState, RunTransition, operation,
 };
 
 use super::{Driver, ProtocolDoctor, done};
 use crate::planted::protocol::ProtocolBug;
-use crate::request::operation::{Acquire, ChangeRun, CollectClaimCandidates, ParkShard, Release};
+use crate::request::operation::{
+    Acquire, ChangeRun, Claim, CollectClaimCandidates, ParkShard, Release,
+};
 use crate::request::{Answer, Reply, Request, RequestExt, set_op};
+
+/// How much earlier a renewal counts capacity.
+const EARLIER_MS: u64 = 100;
+/// Offset between a worker's id and the id under which it waits. No world has so many workers.
+const ANOTHER_WORKER: u64 = 1 << 20;
 
 impl ProtocolDoctor {
     /// Answers a request that never reaches the system.
@@ -25,18 +30,11 @@ impl ProtocolDoctor {
                     && granted.lease.deadline() > driver.now;
                 is_held.then(|| done(request)).flatten().map(Ok)
             }
-            (ProtocolBug::StaleLeaseBlocks, Request::Acquire(Acquire { key, .. })) => {
-                let granted = self.granted.get(&(driver.tenant, *key))?;
-                let (fence, deadline) = (granted.lease.fence().as_raw(), granted.lease.deadline());
-                let current_owner = granted.lease.owner();
-                (fence < self.floor && deadline > driver.now)
-                    .then(|| Err(AlreadyLeased { current_owner, deadline }.into()))
-            }
             _ => None,
         }
     }
 
-    /// Changes a request on its way.
+    /// Changes a request before it reaches the system.
     pub(super) fn change_request(&mut self, tenant: TenantId, request: &mut Request) {
         let address = (tenant, request.run_id());
         let executed = self.executed.get(&(address, request.shard_id()));
@@ -72,80 +70,146 @@ impl ProtocolDoctor {
         }
     }
 
-    /// Makes further calls where the first one was refused, and returns what answers it.
+    /// Makes further calls after a request, and returns the answer to it.
     pub(super) fn call_again(
         &mut self,
         driver: &mut Driver<'_>,
         request: &Request,
         outcome: Answer,
     ) -> Answer {
-        let again = match (self.bug, &outcome, request) {
+        let again = match &outcome {
+            Ok(reply) => self.call_after_reply(driver, request, reply),
+            Err(error) => self.call_after_refusal(driver, request, error),
+        };
+        again.unwrap_or(outcome)
+    }
+
+    fn call_after_refusal(
+        &mut self,
+        driver: &mut Driver<'_>,
+        request: &Request,
+        error: &CoordError,
+    ) -> Option<Answer> {
+        match (self.bug, error, request) {
             (
                 ProtocolBug::FenceUnchecked,
-                Err(CoordError::StaleFence(StaleFence { presented, current })),
+                CoordError::StaleFence(StaleFence { presented, current }),
                 request,
             ) if presented != current => {
                 let owner = request.lease().map(Lease::owner);
-                owner.map(|owner| driver.ask(&showing(request, owner, *current)))
+                owner.map(|owner| driver.call(&showing(request, owner, *current)))
             }
             (
                 ProtocolBug::OwnerUnchecked,
-                Err(CoordError::StaleFence(StaleFence { presented, current })),
+                CoordError::StaleFence(StaleFence { presented, current }),
                 request,
-            ) if presented == current => self.ask_as_owner(driver, request, *current),
+            ) if presented == current => self.call_as_owner(driver, request, *current),
             (
                 ProtocolBug::DeadlineInclusive,
-                Err(CoordError::LeaseExpired(LeaseExpired { deadline, now })),
+                CoordError::LeaseExpired(LeaseExpired { deadline, now }),
                 _,
-            ) if deadline == now => Some(driver.ask_at(just_before(*deadline), request)),
+            ) if deadline == now => Some(driver.call_at(just_before(*deadline), request)),
             (
                 ProtocolBug::ExpiredLeaseRenewed,
-                Err(CoordError::LeaseExpired(LeaseExpired { deadline, .. })),
+                CoordError::LeaseExpired(LeaseExpired { deadline, .. }),
                 Request::Renew(_),
-            ) => Some(driver.ask_at(just_before(*deadline), request)),
+            ) => Some(driver.call_at(just_before(*deadline), request)),
             (
                 ProtocolBug::LookupIgnoresTenant,
-                Err(CoordError::RunNotFound(_)),
+                CoordError::RunNotFound(_),
                 Request::GetRun(_) | Request::ListShards(_) | Request::Acquire(_),
             ) => {
                 let own = driver.tenant;
                 let mut others = self.tenants.iter().copied().filter(|tenant| *tenant != own);
-                others.find_map(|tenant| Some(driver.ask_as(tenant, request)).filter(Result::is_ok))
+                others
+                    .find_map(|tenant| Some(driver.call_as(tenant, request)).filter(Result::is_ok))
             }
             (
                 ProtocolBug::PauseIgnored | ProtocolBug::ParkedInPause,
-                Err(CoordError::RunPaused(_)),
+                CoordError::RunPaused(_),
                 Request::Acquire(_) | Request::Claim(_),
-            ) => self.ask_in_pause(driver, request),
+            ) => self.call_in_pause(driver, request),
             (
                 ProtocolBug::RefusedParkFrees,
-                Err(CoordError::ParkDetailTooLarge(_)),
+                CoordError::ParkDetailTooLarge(_),
                 Request::ParkShard(ParkShard { lease, .. }),
             ) => {
-                driver.ask(&Release { lease: *lease, op: self.own_op() }.into()).ok();
+                driver.call(&Release { lease: *lease, op: self.own_op() }.into()).ok();
                 None
             }
+            (ProtocolBug::ParkedUnderHolder, CoordError::AlreadyLeased(_), _) => {
+                self.park_held(driver, request)
+            }
+            (ProtocolBug::WaitingForever, CoordError::NoneAvailable(_), Request::Claim(claim)) => {
+                self.waiting.insert((driver.tenant, claim.run, claim.worker));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn call_after_reply(
+        &mut self,
+        driver: &mut Driver<'_>,
+        request: &Request,
+        reply: &Reply,
+    ) -> Option<Answer> {
+        match (self.bug, reply, request) {
             (
                 ProtocolBug::PauseSpreads,
-                Ok(_),
+                _,
                 Request::ChangeRun(ChangeRun { change: RunTransition::Pause, .. }),
             ) => {
                 self.pause_others(driver, request);
                 None
             }
-            (ProtocolBug::ParkedUnderHolder, Err(CoordError::AlreadyLeased(_)), _) => {
-                self.park_held(driver, request)
+            (ProtocolBug::CapacityStale, Reply::Renewed(renewed), Request::Renew(_)) => {
+                let earlier = self.earlier_capacity.take();
+                let capacity = earlier.unwrap_or(renewed.capacity);
+                Some(Ok(Reply::Renewed(RenewResult { capacity, ..*renewed })))
             }
-            (ProtocolBug::ParkedTooSoon, Ok(Reply::Granted(granted)), Request::Acquire(_)) => {
+            (ProtocolBug::ParkedTooSoon, Reply::Granted(granted), Request::Acquire(_)) => {
                 self.park_last_attempt(driver, granted)
             }
             _ => None,
-        };
-        again.unwrap_or(outcome)
+        }
     }
 
-    /// Has the holder's worker make another worker's request.
-    fn ask_as_owner(
+    /// Makes calls before a request that change the state which the request finds.
+    pub(super) fn call_before(&mut self, driver: &mut Driver<'_>, request: &mut Request) {
+        match self.bug {
+            ProtocolBug::CapacityStale => {
+                if let Request::Renew(_) = request {
+                    let now_ms = driver.now.as_millis();
+                    let earlier = LogicalTime::from_millis(now_ms.saturating_sub(EARLIER_MS));
+                    self.earlier_capacity = match driver.call_at(earlier, request) {
+                        Ok(Reply::Renewed(renewed)) => Some(renewed.capacity),
+                        _ => None,
+                    };
+                }
+            }
+            ProtocolBug::WaitingForever => {
+                let address = (driver.tenant, request.run_id());
+                let of_run = self.waiting.iter().filter(|it| (it.0, it.1) == address);
+                for (_, run, worker) in of_run.copied().collect::<Vec<_>>() {
+                    if has_nothing(driver, run, worker) {
+                        driver.call(&Claim { run, worker }.into()).ok();
+                    }
+                }
+            }
+            ProtocolBug::WaitingKept => {
+                if let Request::Claim(Claim { run, worker }) = request
+                    && has_nothing(driver, *run, *worker)
+                {
+                    *worker = WorkerId::from_raw(worker.as_raw() + ANOTHER_WORKER);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes another worker's request in the name of the holder.
+    fn call_as_owner(
         &self,
         driver: &mut Driver<'_>,
         request: &Request,
@@ -154,11 +218,11 @@ impl ProtocolDoctor {
         let lease = request.lease()?;
         let holder = self.granted.get(&(driver.tenant, lease.key()));
         let owner = holder.map_or(lease.owner(), |granted| granted.lease.owner());
-        Some(driver.ask(&showing(request, owner, fence)))
+        Some(driver.call(&showing(request, owner, fence)))
     }
 
-    /// Has a paused run answer as if it were not.
-    fn ask_in_pause(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
+    /// Has a paused run answer as if it were not paused.
+    fn call_in_pause(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
         let run = request.run_id();
         if self.bug == ProtocolBug::ParkedInPause {
             let granted = self.granted.get(&(driver.tenant, key_of(request)?))?;
@@ -168,10 +232,10 @@ impl ProtocolDoctor {
             }
         }
         let op = self.own_op();
-        driver.ask(&ChangeRun { run, change: RunTransition::Resume, op }.into()).ok()?;
-        let outcome = driver.ask(request);
+        driver.call(&ChangeRun { run, change: RunTransition::Resume, op }.into()).ok()?;
+        let outcome = driver.call(request);
         let op = self.own_op();
-        driver.ask(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
+        driver.call(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
         Some(outcome)
     }
 
@@ -181,11 +245,11 @@ impl ProtocolDoctor {
         let others: Vec<_> = self.configs.keys().copied().filter(is_other).collect();
         for (_, run) in others {
             let op = self.own_op();
-            driver.ask(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
+            driver.call(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
         }
     }
 
-    /// Parks a shard that failed too often under its holder.
+    /// Parks a held shard that failed too often.
     fn park_held(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
         let key = key_of(request)?;
         let granted = self.granted.get(&(driver.tenant, key))?;
@@ -196,7 +260,7 @@ impl ProtocolDoctor {
         self.park(driver, lease, attempts)
     }
 
-    /// Parks a shard instead of handing it out for the last time.
+    /// Parks a shard instead of granting it for the last allowed attempt.
     fn park_last_attempt(
         &mut self,
         driver: &mut Driver<'_>,
@@ -212,9 +276,15 @@ impl ProtocolDoctor {
 
     fn park(&mut self, driver: &mut Driver<'_>, lease: Lease, attempts: u32) -> Option<Answer> {
         let (reason, detail, op) = (ParkReason::TooManyErrors, Vec::new(), self.own_op());
-        driver.ask(&ParkShard { lease, reason, detail, op }.into()).ok()?;
+        driver.call(&ParkShard { lease, reason, detail, op }.into()).ok()?;
         Some(Err(RetriesExhausted { shard: lease.shard(), attempts }.into()))
     }
+}
+
+/// Whether a claim would find nothing.
+fn has_nothing(driver: &mut Driver<'_>, run: RunId, worker: WorkerId) -> bool {
+    let look = CollectClaimCandidates { run, worker, limit: 1 };
+    matches!(driver.call(&look.into()), Ok(Reply::Candidates(shards, _)) if shards.is_empty())
 }
 
 /// The same request under another lease.

@@ -6,13 +6,13 @@ use shardwright_coordination::{
 };
 
 use super::ProtocolDoctor;
-use super::answers::{lowered, raised};
+use super::answers::raised;
 use crate::planted::protocol::ProtocolBug;
 use crate::request::{Answer, Request, RequestExt};
 use crate::visible::RunView;
 
 impl ProtocolDoctor {
-    /// Changes what is seen of a run.
+    /// Changes the view of a run.
     pub(super) fn show(&mut self, view: &mut RunView) {
         let address = (view.record.tenant, view.record.run);
         let place = |shard: ShardId| (address.0, ShardKey::new(address.1, shard));
@@ -79,7 +79,7 @@ impl ProtocolDoctor {
             ProtocolBug::CheckpointSilent => {
                 events.retain(|it| !matches!(it.kind, EventKind::ShardCheckpointed { .. }));
             }
-            // What calls that the bug adds emit is not the request's.
+            // Removes the events of calls that the bug added.
             ProtocolBug::PauseIgnored | ProtocolBug::ParkedInPause => {
                 if matches!(request, Request::Acquire(_) | Request::Claim(_)) {
                     let is_added = |kind: &EventKind| {
@@ -92,10 +92,19 @@ impl ProtocolDoctor {
             ProtocolBug::RefusedParkFrees if outcome.is_err() => {
                 events.retain(|it| !matches!(it.kind, EventKind::ShardReleased { .. }));
             }
+            ProtocolBug::CapacityStale => {
+                let is_renewal = |it: &StateTransitionEvent| {
+                    matches!(it.kind, EventKind::ShardLeaseRenewed { .. })
+                };
+                // The first event is that of the added renewal.
+                if events.len() > 1 && events.first().is_some_and(is_renewal) {
+                    events.remove(0);
+                }
+            }
             ProtocolBug::ParkedTooSoon if outcome.is_err() => {
                 events.retain(|it| !matches!(it.kind, EventKind::ShardAcquired { .. }));
             }
-            ProtocolBug::ParkToldTwice => {
+            ProtocolBug::ParkPublishedTwice => {
                 let is_park =
                     |it: &&StateTransitionEvent| matches!(it.kind, EventKind::ShardParked { .. });
                 let again: Vec<_> = events.iter().filter(is_park).cloned().collect();
@@ -107,10 +116,10 @@ impl ProtocolDoctor {
 
     fn change_event(&self, request: &Request, event: &mut StateTransitionEvent) {
         match (self.bug, &mut event.kind) {
-            (ProtocolBug::UnparkKeepsFence, EventKind::ShardUnparked { new_fence_epoch, .. }) => {
-                *new_fence_epoch = lowered(*new_fence_epoch);
-            }
-            (ProtocolBug::UnparkTellsAnother, EventKind::ShardUnparked { new_fence_epoch, .. }) => {
+            (
+                ProtocolBug::UnparkPublishesAnother,
+                EventKind::ShardUnparked { new_fence_epoch, .. },
+            ) => {
                 *new_fence_epoch = raised(*new_fence_epoch, 1);
             }
             (ProtocolBug::ParkedForNothing, EventKind::ShardParked { reason, .. })

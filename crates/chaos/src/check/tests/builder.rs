@@ -1,4 +1,4 @@
-//! Histories written by hand, of one run with one shard of ten keys.
+//! Builds histories of one run with one shard of ten keys.
 
 use crate::check::{Findings, Seen, check};
 use crate::final_state::{FinalRun, FinalShard, FinalState};
@@ -11,15 +11,15 @@ pub(super) const ROOT: u64 = 5;
 pub(super) const START: u64 = 100;
 pub(super) const END: u64 = 110;
 
-/// A history under construction, and what is stored after it.
-pub(super) struct Story {
+/// A history under construction, and the records stored after it.
+pub(super) struct HistoryBuilder {
     pub(super) history: History,
     pub(super) state: FinalState,
     now: u64,
 }
 
-impl Story {
-    /// The run is registered; in the end the root is done, acquired so many times.
+impl HistoryBuilder {
+    /// A registered run. At the end the root is done, with this number of acquires.
     pub(super) fn of_one_shard(acquires: u32) -> Self {
         let root = Root { shard: ROOT, start: START, end: END };
         let seen =
@@ -33,18 +33,18 @@ impl Story {
             watermark: Some(END),
         };
         let state = FinalState { runs: vec![run], complaints: Vec::new() };
-        let mut story = Self { history: History::default(), state, now: 1_000 };
-        story.call(1, Action::Register { op: 999, roots: vec![root] }, done());
-        story
+        let mut builder = Self { history: History::default(), state, now: 1_000 };
+        builder.call(1, Action::Register { op: 999, roots: vec![root] }, done());
+        builder
     }
 
-    /// A call that is answered before anything else happens.
+    /// Adds a call that is answered at once.
     pub(super) fn call(&mut self, worker: u64, action: Action, outcome: Outcome) {
         let call = self.begin(worker, action);
         self.answer(call, outcome);
     }
 
-    /// A call that is not answered yet, and perhaps never.
+    /// Adds a call without an answer.
     pub(super) fn begin(&mut self, worker: u64, action: Action) -> usize {
         let recorded = Recorded { called: self.tick(), answer: None, worker, run: RUN, action };
         self.history.calls.push(recorded);
@@ -56,7 +56,7 @@ impl Story {
         self.history.calls[call].answer = Some((at, outcome));
     }
 
-    /// A worker gets the root.
+    /// A worker acquires the root.
     pub(super) fn acquire(&mut self, worker: u64, fence: u64, cursor: Option<u64>) {
         self.acquire_part(worker, ROOT, fence, (START, END), cursor);
     }
@@ -85,7 +85,7 @@ impl Story {
         self.call(worker, checkpoint(fence, op, to), done());
     }
 
-    /// A worker processes the rest of the root and ends it and the run.
+    /// A worker processes the rest of the root and completes the root and the run.
     pub(super) fn end(&mut self, worker: u64, fence: u64, from: u64) {
         self.process(ROOT, fence, from, END - 1);
         self.call(worker, complete(fence, 70, END - 1), done());
@@ -105,13 +105,13 @@ impl Story {
         check(&self.history, &self.state)
     }
 
-    /// Fails unless nothing is wrong.
+    /// Fails if there is a violation.
     #[track_caller]
     pub(super) fn is_clean(&self) {
         assert_eq!(self.findings().violations, Vec::<String>::new());
     }
 
-    /// Fails unless a violation has this text.
+    /// Fails unless a violation contains this text.
     #[track_caller]
     pub(super) fn is_violated(&self, text: &str) {
         let violations = self.findings().violations;

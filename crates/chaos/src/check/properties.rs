@@ -1,7 +1,6 @@
-//! Sentences that hold of every history, each looked at on its own.
+//! Properties of every history, each checked on its own.
 //!
-//! They follow from the order that the search finds; one by one, they say what is wrong where
-//! there is none.
+//! They follow from a linearization. If there is none, they show what is wrong.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use super::model::{operation, presented_fence};
 use super::objects::of_shard;
 use crate::history::{Acquired, Action, Facts, History, Outcome, Recorded};
 
-/// What is wrong.
+/// All violations.
 #[must_use]
 pub(super) fn complaints(history: &History) -> Vec<String> {
     let mut of_shards: BTreeMap<(u64, u64), Vec<Done<'_>>> = BTreeMap::new();
@@ -48,12 +47,12 @@ impl<'h> Done<'h> {
         }
     }
 
-    /// The fence under which it was done.
+    /// The fence of the call.
     fn fence(&self) -> Option<u64> {
         self.facts.acquired.map(|acquired| acquired.fence).or(presented_fence(&self.call.action))
     }
 
-    /// How far it says that the shard is processed.
+    /// The cursor that the call reports.
     fn cursor(&self) -> Option<u64> {
         match (&self.call.action, self.facts.acquired) {
             (_, Some(Acquired { cursor, .. })) => cursor,
@@ -112,7 +111,7 @@ fn terminal_stays_terminal(done: &[Done<'_>]) -> Vec<String> {
             matches!(earlier.call.action, Action::Complete { .. } | Action::SplitReplace { .. })
         })
         .map(|(earlier, later)| {
-            format!("{:?} was done after {:?}", later.call.action, earlier.call.action)
+            format!("{:?} was executed after {:?}", later.call.action, earlier.call.action)
         })
         .collect()
 }
@@ -131,7 +130,7 @@ fn one_effect_per_operation(history: &History) -> Vec<String> {
     effects.iter().map(sentence).collect()
 }
 
-/// Pairs of which the one was answered before the other was called.
+/// Pairs of calls of which the first was answered before the second was made.
 fn ordered<'d, 'h>(done: &'d [&'d Done<'h>]) -> impl Iterator<Item = (&'d Done<'h>, &'d Done<'h>)> {
     done.iter().flat_map(move |earlier| {
         done.iter()

@@ -1,0 +1,90 @@
+//! Bugs planted around a worker's backend and its handler.
+
+use std::future::{pending, ready};
+
+use shardwright_contracts::{BoxFuture, RunId, ShardId, TenantId};
+use shardwright_coordination::{
+    Backend, CapacityHint, HolderNotice, IdempotentOutcome, RenewResult, SplitResidualResult,
+    operation,
+};
+use shardwright_runs::StoredCoordinator;
+use shardwright_worker::connector::Item;
+use shardwright_worker::handler::{Assignment, Batch, Handler, Outcome};
+
+use super::workers::{Doctored, EACH_ITEM, WorkerBug, is_hit};
+use crate::request::{Answer, Reply, applied};
+use crate::workers::handler::ScriptedHandler;
+use crate::workers::source::first_at;
+
+/// Time by which the answer to a dropped renewal extends the lease.
+const RENEWED_BY_MS: u64 = 1_000;
+
+impl Backend for Doctored<StoredCoordinator> {
+    fn call<'a>(
+        &'a self,
+        tenant: TenantId,
+        request: operation::Request<&'a [u8]>,
+    ) -> BoxFuture<'a, Answer> {
+        match self.bug.and_then(|bug| dropped(bug, &request)) {
+            Some(reply) => Box::pin(ready(Ok(reply))),
+            None => self.inner.call(tenant, request),
+        }
+    }
+
+    fn claimable<'a>(&'a self, tenant: TenantId, run: RunId) -> BoxFuture<'a, ()> {
+        self.inner.claimable(tenant, run)
+    }
+}
+
+/// The answer to a request that a bug drops.
+fn dropped(bug: WorkerBug, request: &operation::Request<&[u8]>) -> Option<Reply> {
+    use operation::Request;
+    match (bug, request) {
+        (WorkerBug::RenewalDropped, Request::Renew(renew)) => {
+            let new_deadline = renew.lease.deadline().saturating_add(RENEWED_BY_MS);
+            let (notice, capacity) = (None, CapacityHint::default());
+            Some(Reply::Renewed(RenewResult { new_deadline, notice, capacity }))
+        }
+        (WorkerBug::CheckpointDropped, Request::Checkpoint(_)) => {
+            let notice = HolderNotice { paused: false, split_request: None };
+            Some(Reply::Noticed(IdempotentOutcome::Executed(Some(notice))))
+        }
+        (WorkerBug::CompletionDropped, Request::Complete(_)) => Some(applied(false)),
+        (WorkerBug::SplitDropped, Request::SplitResidual(split)) => {
+            let residual = ShardId::from_raw(split.op.as_raw()).into_derived();
+            let made = SplitResidualResult { residual };
+            Some(Reply::Residual(IdempotentOutcome::Executed(made)))
+        }
+        (WorkerBug::SplitRequestDropped, Request::RequestSplit(_)) => Some(Reply::Done),
+        _ => None,
+    }
+}
+
+impl Handler for Doctored<ScriptedHandler> {
+    fn batch_size(&self) -> usize {
+        self.inner.batch_size()
+    }
+
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let is_stuck = |item: &Item| first_at(&item.key).is_multiple_of(EACH_ITEM);
+        match self.bug {
+            Some(WorkerBug::BatchHandedTwice) => _ = self.inner.process(batch).await,
+            Some(WorkerBug::HandlerStuck) if batch.items.iter().any(is_stuck) => pending().await,
+            _ => {}
+        }
+        let mut outcomes = self.inner.process(batch).await;
+        match self.bug {
+            Some(WorkerBug::SuccessWithoutResult) => {
+                let results = outcomes.iter_mut().flatten();
+                results.filter(|result| is_hit(result)).for_each(Vec::clear);
+            }
+            Some(WorkerBug::OutcomesReversed) => outcomes.reverse(),
+            _ => {}
+        }
+        outcomes
+    }
+
+    fn committed(&self, assignment: &Assignment, key: &[u8]) {
+        self.inner.committed(assignment, key);
+    }
+}
