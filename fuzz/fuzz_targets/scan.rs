@@ -4,8 +4,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use shardwright_scan::scanner::Windows;
-use shardwright_scan::{RuleSet, Scanner, Scratch, Secrecy};
+use shardwright_scan::{RuleSet, Scanner, Scratch, Secrecy, Windows};
 
 static SCANNER: LazyLock<Scanner> = LazyLock::new(|| {
     let rules = RuleSet::built_in().expect("the default rules are sound");
