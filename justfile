@@ -1,37 +1,37 @@
-# Thin wrappers; whatever a recipe does is written in xtask or in the tool it calls.
+# Thin wrappers around xtask and other tools.
 
 # List the recipes.
 default:
     @just --list
 
-# Before a commit: formatting, tidy, lints, and the tests of the crates that changed.
+# Check a change before a commit: formatting, tidy, lints, and the tests of changed crates.
 check:
     cargo xtask check
 
-# Every kind of check; what continuous integration runs first.
+# Run every kind of check, as CI does first.
 test:
     cargo xtask test
 
-# The same kinds in larger quantity; `just prove 8` shares eight minutes out.
+# Run the same checks in larger quantity. `just prove 8` shares eight minutes among them.
 prove MINUTES="":
     cargo xtask prove {{ if MINUTES == "" { "" } else { "--minutes " + MINUTES } }}
 
-# The rules that no compiler checks.
+# Check what no compiler does.
 tidy:
     cargo xtask tidy
 
-# Run the benches; `just bench router` runs those whose name contains the word.
+# Run the benches. `just bench router` runs those whose name contains the word.
 bench *FILTER:
     cargo bench --workspace --locked -- {{FILTER}}
 
-# Fuzz one target; needs a nightly compiler and cargo-fuzz. Without a target, list them.
+# Fuzz one target, or list all.
 fuzz TARGET="" SECONDS="60":
-    {{ if TARGET == "" { "cargo +nightly fuzz list" } else { "cargo +nightly fuzz run " + TARGET + " -- -max_len=20000 -max_total_time=" + SECONDS } }}
+    {{ if TARGET == "" { "ls fuzz/fuzz_targets" } else { "cargo run --config fuzz/coverage.toml --manifest-path fuzz/Cargo.toml --release --bin " + TARGET + " -- -max_len=20000 -max_total_time=" + SECONDS } }}
 
-# Change the code in small ways and see whether a test notices; needs cargo-mutants.
+# Check that tests catch small changes of the code. Needs cargo-mutants.
 mutants *ARGUMENTS:
     cargo mutants --workspace {{ARGUMENTS}}
 
-# Licences, sources and banned crates among the dependencies; needs cargo-deny.
+# Check licences, sources and banned crates of the dependencies. Needs cargo-deny.
 deny:
     cargo xtask deny

@@ -1,5 +1,4 @@
-//! How fast `shardwright run` is and what it survives, beside programs that run commands for a
-//! living.
+//! The speed and crash safety of `shardwright run`, compared with other tools that run commands.
 
 mod document;
 mod feeding;
@@ -22,12 +21,12 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "findutils",
         proof: Proof::Program("xargs"),
-        reason: "a run is measured beside xargs",
+        reason: "a run is compared with xargs",
     },
     Package {
         name: "parallel",
         proof: Proof::Program("parallel"),
-        reason: "a run is measured beside GNU parallel",
+        reason: "a run is compared with GNU parallel",
     },
     Package {
         name: "python3-pip",
@@ -41,13 +40,13 @@ const PACKAGES: &[Package] = &[
 pub(crate) enum Row {
     /// A process per item.
     Spawning,
-    /// Items given to what stays up: persistent programs and library jobs.
+    /// Items fed to persistent programs and library jobs.
     Feeding,
-    /// Shards of which one takes much longer than the others.
+    /// Shards, one of which takes much longer than the others.
     Stragglers,
-    /// Kills, and what is done after them.
+    /// Kills, and the recovery after them.
     Killing,
-    /// How much memory a run takes.
+    /// The memory of a run.
     Memory,
 }
 
@@ -66,7 +65,7 @@ impl Row {
     }
 }
 
-/// Measures one row and prints it, or all and writes them down as well.
+/// Measures one row and prints it, or measures all rows and writes them into the document.
 pub(crate) fn run(metadata: &Metadata, only: Option<Row>) -> Result<()> {
     system_packages::ensure(PACKAGES, &mut system_packages::Debian)?;
     let place = Workplace::make(metadata)?;

@@ -1,4 +1,4 @@
-//! How fast secrets are looked for, beside programs that do it for a living.
+//! The speed of `shardwright scan`, compared with specialised scanners.
 
 mod contenders;
 mod corpus;
@@ -15,7 +15,7 @@ use self::corpus::Corpus;
 use crate::system_packages::{self, Package, Proof};
 use crate::workspace;
 
-/// How often each contender runs. Medians are what counts.
+/// How often each contender runs. The median counts.
 const ROUNDS: usize = 5;
 
 const PACKAGES: &[Package] = &[
@@ -31,13 +31,13 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Makes a tree, lets every contender scan it in turn, and prints a table.
+/// Creates a tree, runs every contender on it in turn, and prints a table.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     system_packages::ensure(PACKAGES, &mut system_packages::Debian)?;
     let mut build = workspace::cargo(metadata, &["build", "--release", "--locked"]);
     workspace::succeed(build.args(["--package", "shardwright-cli"]))?;
     let folder = tempfile::tempdir()?;
-    println!("making a tree …");
+    println!("creating a tree …");
     let corpus = Corpus::make(&folder.path().join("tree"))?;
     let rules = metadata.workspace_root.join("crates/scan/src/rules/default.toml");
     let patterns = contenders::patterns(rules.as_std_path())?;
@@ -58,15 +58,15 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// What one contender took, round by round.
+/// The times of one contender, round by round.
 #[derive(Clone, Default)]
 struct Taken {
     wall: Vec<Duration>,
-    /// On all cores together: what else the machine does matters less to it.
+    /// On all cores together. Other load on the machine affects it less.
     processor: Vec<Duration>,
 }
 
-/// All contenders in turn, so that whatever else the machine does troubles all of them.
+/// Runs all contenders in turn, so that other load on the machine affects all of them.
 fn measure(contenders: &[Contender]) -> Result<Vec<Taken>> {
     let mut all = vec![Taken::default(); contenders.len()];
     // The first round brings files into memory.

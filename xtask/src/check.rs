@@ -1,8 +1,8 @@
 //! `cargo xtask check`: what must pass before a commit.
 //!
-//! Format, tidy and lints look at everything; cargo's own memory of what is up to date leaves the
-//! crates that changed and those that depend on them. Tests run for the crates that changed, by the
-//! difference to the main branch and what is not committed yet.
+//! Format, tidy and lints check everything, and cargo rebuilds only the crates that changed and
+//! their dependents. Tests run for the crates that differ from the main branch, including
+//! uncommitted changes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use cargo_metadata::Metadata;
 use crate::steps::{self, Action, Step};
 use crate::workspace;
 
-/// The branches that changes are compared with; the first that exists counts.
+/// The branches to compare with. The first that exists counts.
 const MAIN: [&str; 2] = ["origin/main", "main"];
 
-/// Files at the root that have a say in how every crate is built.
+/// Files at the root that affect the build of every crate.
 const FOR_ALL: [&str; 5] =
     ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml", "clippy.toml"];
 
-/// The crate whose tests read documents, and other files that belong to no crate.
+/// The crate whose tests read documents and other files outside crates.
 const READS_DOCUMENTS: &str = "xtask";
 
 /// Runs every step up to the first that fails.
@@ -64,7 +64,7 @@ fn crates(metadata: &Metadata) -> Vec<(String, PathBuf)> {
     packages.collect()
 }
 
-/// The files that differ from the main branch, or that git does not know yet.
+/// The files that differ from the main branch, and untracked files.
 fn changed_files(root: &Path) -> Result<Vec<PathBuf>> {
     let main = MAIN.iter().find(|name| git(root, &["rev-parse", "--verify", "-q", name]).is_ok());
     let main = main.context("there is no branch `main` to compare with")?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_say_in_every_build_changes_every_crate() {
+    fn a_file_for_all_builds_changes_every_crate() {
         assert_eq!(changed(&["Cargo.lock"]).len(), 4);
     }
 

@@ -1,12 +1,8 @@
-//! The project's chores, from `cargo xtask test` to `cargo xtask model`; `--help` lists them.
+//! The project's chores, from `cargo xtask test` to `cargo xtask model`. `--help` lists them.
 //!
-//! Whatever continuous integration or the `justfile` does is written here once, in Rust, so that
-//! it runs the same on every machine that has a Rust toolchain.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line chore talks to its user through the terminal"
-)]
+//! All that CI and the `justfile` do is written here once, in Rust, so that it runs the same on
+//! every machine with a Rust toolchain.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore prints to the terminal")]
 
 mod bench_run;
 mod bench_scan;
@@ -37,54 +33,54 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Before a commit: formatting, tidy, lints, and the tests of the crates that changed.
+    /// Check a change before a commit: formatting, tidy, lints, and the tests of changed crates
     Check,
-    /// Every kind of check: formatting, tidy, lints, tests, chaos, specification, docs.
+    /// Run every kind of check: formatting, tidy, lints, tests, chaos, specification, docs
     Test,
-    /// The same kinds in larger quantity: more worlds, longer chaos, larger bounds.
+    /// Run the same checks in larger quantity: more worlds, longer chaos, larger bounds
     Prove {
-        /// Share so many minutes out instead of running everything to its end.
+        /// Share MINUTES among all checks instead of running each to its end
         #[arg(long)]
         minutes: Option<u64>,
     },
-    /// The rules that no compiler checks: crate edges, banned calls, sizes, forbidden words.
+    /// Check what no compiler does: crate edges, banned calls, sizes, words, links, commits
     Tidy,
-    /// Visits every state of the run protocol within bounds too large for every day.
+    /// Visit every state of the run protocol within large bounds
     Model {
-        /// Check the TLA+ module and its planted defects instead of the operations themselves.
+        /// Check the TLA+ module and its planted defects instead of the operations
         #[arg(long)]
         tla: bool,
     },
-    /// Lives through simulated worlds: `--seeds N` of them, or `--seed N` with its whole trace.
+    /// Simulate worlds: `--seeds N` of them, or `--seed N` with its whole trace
     Sim {
-        /// Arguments of the simulator; `cargo xtask sim -- --help` explains it.
+        /// Arguments of the simulator, see `cargo xtask sim -- --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Plants every known bug in the run protocol, one at a time, and shows which seed caught it.
+    /// Plant each known bug in the run protocol and show the seed that catches it
     MutantsPlanted,
-    /// Real workers on a real etcd under faults, until each has come once or for `--minutes N`.
+    /// Run workers on etcd under faults, until each has occurred once or for `--minutes N`
     Chaos {
-        /// Arguments of the program; `cargo xtask chaos -- --help` explains it.
+        /// Arguments of the program, see `cargo xtask chaos -- --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Measures the run protocol on every store, beside the disk and the plainest rival.
+    /// Measure the run protocol on every store, compared with the disk and a plain rival
     BenchStores {
-        /// Measure only `file`, `etcd`, `shards` or `memory`.
+        /// Measure only `file`, `etcd`, `shards` or `memory`
         only: Option<String>,
     },
-    /// Measures routing, planning, calls, moves and drains of a cluster, beside other ways.
+    /// Measure routing, planning, calls, moves and drains of a cluster, with alternatives
     BenchCluster,
-    /// Measures `shardwright run` beside xargs, GNU parallel and HyperQueue, and writes the section
-    /// of `docs/benchmarks.md` and its picture.
+    /// Measure `shardwright run`, xargs, GNU parallel and HyperQueue, and write the section of
+    /// `docs/benchmarks.md` and its picture
     BenchRun {
-        /// Measure only this, and write nothing.
+        /// Measure only this row, and write nothing
         only: Option<bench_run::Row>,
     },
-    /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
+    /// Measure `shardwright scan`, ripgrep and Kingfisher on a generated tree
     BenchScan,
-    /// Licences, sources and banned crates among the dependencies.
+    /// Check licences, sources and banned crates of the dependencies
     Deny,
 }
 

@@ -5,29 +5,29 @@ use cargo_metadata::Metadata;
 
 use crate::{system_packages, workspace};
 
-/// The simulator, with the arguments it was given.
+/// Runs the simulator with arguments.
 pub(crate) fn sim(metadata: &Metadata, arguments: &[String]) -> Result<()> {
     let mut command = workspace::cargo(metadata, &RUN);
     command.args(["--package", "shardwright-sim", "--"]).args(arguments);
     workspace::succeed(&mut command)
 }
 
-/// The simulator, with one bug planted after the other.
+/// Runs the simulator with one planted bug after another.
 pub(crate) fn planted(metadata: &Metadata) -> Result<()> {
     let mut command = workspace::cargo(metadata, &RUN);
     command.args(["--package", "shardwright-sim", "--", "planted"]);
     workspace::succeed(&mut command)
 }
 
-/// The search through every state within the large bounds.
+/// Visits every state within the large bounds.
 pub(crate) fn model(metadata: &Metadata) -> Result<()> {
     let mut command = workspace::cargo(metadata, &RUN);
     command.args(["--package", "shardwright-specs", "--", "large"]);
     workspace::succeed(&mut command)
 }
 
-/// Real processes on a real etcd. Built like the tests, which have built most of it before; what
-/// takes time here are other people's servers.
+/// Runs real processes on a real etcd. Built like the tests, because they have built most of it.
+/// The servers take most of the time anyway.
 pub(crate) fn chaos(metadata: &Metadata, arguments: &[String]) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
     let mut command = workspace::cargo(metadata, &["run", "--quiet", "--locked"]);
@@ -66,5 +66,5 @@ pub(crate) fn deny(metadata: &Metadata) -> Result<()> {
     workspace::succeed(&mut workspace::cargo(metadata, &arguments))
 }
 
-/// With optimisations, since these visit as many states as they can.
+/// With optimisations, because these programs visit as many states as they can.
 const RUN: [&str; 4] = ["run", "--quiet", "--release", "--locked"];

@@ -1,7 +1,7 @@
 //! `cargo xtask prove`: the checks of `cargo xtask test` in larger quantity.
 //!
-//! Rule: it adds quantity, never a kind. Whatever can be found here, in principle the test command
-//! can find as well, so each row of the table names the test or the step that is its smaller twin.
+//! It adds quantity, never a kind: everything that it can find, the test command can find in
+//! principle. So each row of the table names its twin, a smaller test or step.
 
 use std::fmt;
 use std::process::Command;
@@ -20,12 +20,14 @@ const SEEDS: u64 = 20_000;
 const FIRST_SEED: u64 = 1_000;
 /// Minutes of chaos, if time is not limited.
 const CHAOS_MINUTES: u64 = 30;
+/// The workspace of fuzz targets, with the compiler flags of libFuzzer.
+const FUZZ_FLAGS: &str = "--config fuzz/coverage.toml --manifest-path fuzz/Cargo.toml";
 /// How large an input may be, and how many seconds a target gets.
 const FUZZ_LIMITS: &str = "-max_len=20000 -max_total_time=60";
-/// Every fault comes in less; chaos that is given less time ends when each has come once.
+/// Every fault occurs within this time. Chaos that has less time ends when each has occurred once.
 const DECK: Duration = Duration::from_secs(180);
 
-/// What does the same in the test command, in smaller quantity.
+/// The smaller check of the same kind in the test command.
 #[derive(Clone, Copy, Debug)]
 enum Twin {
     /// A test, by the name of its function.
@@ -43,7 +45,7 @@ impl fmt::Display for Twin {
     }
 }
 
-/// One row: what is run, and its twin.
+/// One row: a step and its twin.
 #[derive(Debug)]
 struct Prover {
     step: Step,
@@ -63,14 +65,14 @@ pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
     let tools = Tools {
         deny: workspace::has_subcommand(metadata, "deny"),
         mutants: workspace::has_subcommand(metadata, "mutants"),
-        fuzz: has_fuzz(),
+        fuzz: has_fuzz(metadata),
     };
     let time = minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    // With the tests, so that features and thus artefacts are those of the test command.
+    // With the tests, so that features and artefacts are those of the test command.
     let mut steps =
         vec![Step::cargo("programs", "build --workspace --all-features --bins --tests --locked")];
-    // A gate that is limited in time simulates the same worlds for every commit: it fails because
-    // of a change, not because of a new seed.
+    // With a limit, every commit simulates the same worlds: CI then fails because of a change, not
+    // because of a new seed.
     let start = if time.is_some() { FIRST_SEED } else { first_seed() };
     for Prover { step, twin } in provers(time, tools, start) {
         println!("{}: more of the {twin}", step.name);
@@ -81,7 +83,7 @@ pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
     steps::run(metadata, &steps)
 }
 
-/// The rows, each with an equal share of the time that there is.
+/// The rows, each with an equal share of the time.
 fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
     let mut provers = vec![
         sweep("worlds of the protocol", &[], start, SWEEP_OF_PROTOCOL),
@@ -92,11 +94,11 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
         Prover {
             step: Step::cargo("memory beside etcd", SEQUENCES)
                 .with("SHARDWRIGHT_SEQUENCES", "20000"),
-            twin: Twin::Test("random_sequences_are_answered_alike_in_memory_and_on_etcd"),
+            twin: Twin::Test("random_sequences_agree_in_memory_and_on_etcd"),
         },
         Prover {
             step: Step::built("model, large bounds", "model", "large"),
-            twin: Twin::Test("every_rule_holds_in_every_world_and_every_sight_is_seen"),
+            twin: Twin::Test("rules_hold_and_every_situation_occurs"),
         },
         Prover {
             step: Step::chore("specification (TLC), large bounds", "model --tla"),
@@ -104,14 +106,14 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
         },
     ];
     if tools.mutants {
-        let line = "mutants --package shardwright-contracts --package shardwright-frontier \
-                    --package shardwright-coordination --package shardwright-placement";
-        provers.push(Prover { step: Step::cargo("mutants", line), twin: Twin::Test(HUNT) });
+        provers.push(Prover { step: Step::cargo("mutants", MUTANTS), twin: Twin::Test(HUNT) });
+        let step = Step::cargo("mutants of guards and calls", MUTANTS_OF_FILES);
+        provers.push(Prover { step, twin: Twin::Test(HUNT) });
     }
     if tools.fuzz {
         provers.extend(FUZZ_TARGETS.iter().map(|(target, test)| {
-            let line = format!("run nightly cargo fuzz run {target} -- {FUZZ_LIMITS}");
-            Prover { step: Step::on_path("fuzz", "rustup", &line), twin: Twin::Test(test) }
+            let line = format!("run {FUZZ_FLAGS} --release --bin {target} -- {FUZZ_LIMITS}");
+            Prover { step: Step::cargo("fuzz", &line), twin: Twin::Test(test) }
         }));
     }
     if let Some(time) = time {
@@ -128,7 +130,7 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
         });
     }
     if tools.deny {
-        // Tidy says which crates may be used; this adds their licences and sources.
+        // Tidy checks which crates may be used. This adds their licences and sources.
         provers.push(Prover {
             step: Step::chore("licences and sources", "deny"),
             twin: Twin::Step("tidy"),
@@ -137,14 +139,17 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
     provers
 }
 
-const SWEEP_OF_PROTOCOL: &str = "a_thousand_worlds_break_no_sentence_and_leave_nothing_untried";
-const SWEEP_OF_ENGINE: &str =
-    "a_thousand_worlds_around_a_store_break_no_sentence_and_see_every_fault";
-const SWEEP_OF_CLUSTERS: &str =
-    "a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome";
-const SWEEP_OF_WORKERS: &str =
-    "five_hundred_worlds_of_workers_break_no_sentence_and_meet_every_fault";
-const HUNT: &str = "every_bug_planted_in_the_protocol_is_caught_and_every_oracle_catches_one";
+const SWEEP_OF_PROTOCOL: &str = "memory_worlds_violate_no_oracle_and_meet_every_refusal";
+const SWEEP_OF_ENGINE: &str = "stored_worlds_violate_no_oracle_and_meet_every_fault";
+const SWEEP_OF_CLUSTERS: &str = "cluster_worlds_violate_no_oracle_and_meet_every_fault";
+const SWEEP_OF_WORKERS: &str = "worker_worlds_violate_no_oracle_and_meet_every_fault";
+const HUNT: &str = "every_bug_planted_in_the_protocol_is_detected";
+
+/// Mutants of the pure crates.
+const MUTANTS: &str = "mutants --package shardwright-contracts --package shardwright-frontier \
+                       --package shardwright-coordination --package shardwright-placement";
+/// Mutants of the part of a node that checks ownership. The whole crate would take too long.
+const MUTANTS_OF_FILES: &str = "mutants --package shardwright-node --file crates/node/src/host/**";
 
 /// Random sequences of calls on two stores. The features are those of the test command.
 const SEQUENCES: &str = "test --workspace --all-features --locked --test etcd random_sequences";
@@ -152,13 +157,20 @@ const SEQUENCES: &str = "test --workspace --all-features --locked --test etcd ra
 /// Fuzz targets, and the property test that calls the same check.
 const FUZZ_TARGETS: &[(&str, &str)] = &[
     ("composite", "any_bytes_are_a_composite_or_an_error"),
+    ("description", "any_bytes_are_a_description_or_an_error"),
     ("hint", "any_bytes_are_a_hint_or_an_error"),
     ("key_arithmetic", "key_arithmetic_agrees_with_big_integers"),
+    ("message", "any_bytes_are_a_message_or_an_error"),
     ("metadata", "any_bytes_are_metadata_or_an_error"),
+    ("object_id", "any_text_is_an_object_id_or_an_error"),
     ("record", "any_bytes_are_a_record_or_an_error"),
-    ("scan", "no_bytes_make_a_scan_panic"),
-    ("scan_rules", "no_text_makes_reading_rules_panic"),
-    ("store_key", "any_bytes_are_a_key_or_none"),
+    ("row_index", "any_bytes_are_a_row_index_or_none"),
+    ("scan", "a_scan_never_panics"),
+    ("scan_rules", "reading_rules_never_panics"),
+    ("seed_format", "any_text_is_a_value_of_a_cluster_or_an_error"),
+    ("store_key", "any_bytes_parse_as_at_most_one_key"),
+    ("token", "any_bytes_are_a_token_or_an_error"),
+    ("worker_line", "any_bytes_are_a_worker_line_or_an_error"),
 ];
 
 fn sweep(
@@ -176,7 +188,7 @@ fn chaos(minutes: Option<u64>) -> Prover {
     Prover { step: Step::built("etcd chaos", "chaos", &line), twin: Twin::Step("etcd chaos") }
 }
 
-/// Other seeds for each commit, and the same for each run of it.
+/// The first seed, derived from the commit.
 fn first_seed() -> u64 {
     let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
     let text = output.map(|output| output.stdout).unwrap_or_default();
@@ -185,11 +197,12 @@ fn first_seed() -> u64 {
     FIRST_SEED + commit.unwrap_or_default()
 }
 
-/// Whether cargo-fuzz is installed, and the nightly compiler that it needs.
-fn has_fuzz() -> bool {
-    let mut version = Command::new("rustup");
-    version.args(["run", "nightly", "cargo", "fuzz", "--version"]);
-    version.output().is_ok_and(|output| output.status.success())
+/// Whether the dependencies of the fuzz targets are downloaded. No check needs the network.
+fn has_fuzz(metadata: &Metadata) -> bool {
+    let line = format!("metadata --offline --locked --format-version 1 {FUZZ_FLAGS}");
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let found = workspace::cargo(metadata, &arguments).output();
+    found.is_ok_and(|output| output.status.success())
 }
 
 #[cfg(test)]
@@ -204,7 +217,7 @@ mod tests {
     const EIGHT: Duration = Duration::from_secs(480);
 
     #[test]
-    fn whatever_is_proved_has_a_smaller_twin_in_the_test_command() {
+    fn every_row_has_a_twin_in_the_test_command() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let (tests, plan) = (test_names::below(root), test::plan(true));
         for time in [None, Some(EIGHT)] {
@@ -230,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_shared_out_and_nothing_without_one_is_run_but_chaos_and_licences() {
+    fn a_limit_is_shared_by_all_rows() {
         let provers = provers(Some(EIGHT), Tools::default(), 0);
         let limits: Duration = provers.iter().filter_map(|prover| prover.step.limit).sum();
         assert!(limits < EIGHT && limits > EIGHT / 2, "{limits:?}");
@@ -240,13 +253,24 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_more_of_everything() {
+    fn without_a_limit_everything_runs_to_its_end() {
         let lines: Vec<String> =
             provers(None, ALL, 5).iter().map(|prover| prover.step.heading()).collect();
         let has = |line: &str| lines.iter().any(|one| one.ends_with(line));
         assert!(has("sim --clusters --start 5 --seeds 20000"), "{lines:?}");
         assert!(has("chaos --minutes 30") && has("cargo xtask deny"), "{lines:?}");
         assert!(has("-- -max_len=20000 -max_total_time=60"), "{lines:?}");
+    }
+
+    #[test]
+    fn every_filter_of_mutants_matches_a_file() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let filters = MUTANTS_OF_FILES.split_whitespace().filter(|word| word.starts_with("crates"));
+        let filters: Vec<&str> = filters.collect();
+        assert!(!filters.is_empty());
+        for filter in filters {
+            assert!(root.join(filter.trim_end_matches("/**")).exists(), "{filter}");
+        }
     }
 
     #[test]

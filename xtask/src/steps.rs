@@ -15,7 +15,7 @@ use crate::{system_packages, tidy, tla, workspace};
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) action: Action,
-    /// After this time the step is stopped and has passed, if it has not failed before.
+    /// After this time the step is stopped. It has passed if it has not failed before.
     pub(crate) limit: Option<Duration>,
 }
 
@@ -29,13 +29,8 @@ pub(crate) enum Action {
         arguments: Vec<String>,
         environment: Vec<(&'static str, &'static str)>,
     },
-    /// A program that an earlier step has built, by its name.
+    /// A program that an earlier step has built.
     Built {
-        program: &'static str,
-        arguments: Vec<String>,
-    },
-    /// A program on the search path.
-    OnPath {
         program: &'static str,
         arguments: Vec<String>,
     },
@@ -43,7 +38,7 @@ pub(crate) enum Action {
     Chore {
         arguments: Vec<String>,
     },
-    /// Worlds of the simulator, slice after slice.
+    /// Worlds of the simulator, in slices.
     Sweep(Sweep),
 }
 
@@ -66,8 +61,8 @@ impl Step {
         self
     }
 
-    /// The same step without incremental compilation. A gate that starts from nothing would write
-    /// data for compilations that never come.
+    /// The same step without incremental compilation. A clean build would write data for
+    /// compilations that never follow.
     pub(crate) fn without_incremental(self) -> Self {
         self.with("CARGO_INCREMENTAL", "0")
     }
@@ -75,11 +70,6 @@ impl Step {
     /// A step that starts a program with the words of a line.
     pub(crate) fn built(name: &'static str, program: &'static str, line: &str) -> Self {
         Self::new(name, Action::Built { program, arguments: words(line) })
-    }
-
-    /// A step that starts a program on the search path with the words of a line.
-    pub(crate) fn on_path(name: &'static str, program: &'static str, line: &str) -> Self {
-        Self::new(name, Action::OnPath { program, arguments: words(line) })
     }
 
     /// A step that runs another chore.
@@ -92,9 +82,7 @@ impl Step {
         let command = match &self.action {
             Action::Packages | Action::Tidy | Action::Specification => return self.title(),
             Action::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
-            Action::Built { program, arguments } | Action::OnPath { program, arguments } => {
-                format!("{program} {}", arguments.join(" "))
-            }
+            Action::Built { program, arguments } => format!("{program} {}", arguments.join(" ")),
             Action::Chore { arguments } => format!("cargo xtask {}", arguments.join(" ")),
             Action::Sweep(sweep) => sweep.describe(),
         };
@@ -121,10 +109,7 @@ impl Step {
             Action::Built { program, arguments } => {
                 self.run_program(metadata, Command::new(built(metadata, program)), arguments)
             }
-            Action::OnPath { program, arguments } => {
-                self.run_program(metadata, Command::new(program), arguments)
-            }
-            // Not the running program: building the workspace has replaced its file.
+            // Not the running program, because building the workspace has replaced its file.
             Action::Chore { arguments } => {
                 self.run_program(metadata, Command::new(built(metadata, "xtask")), arguments)
             }
@@ -143,7 +128,7 @@ impl Step {
     }
 }
 
-/// Where `cargo build` and the test runners put a program of the workspace.
+/// The path of a built program of the workspace.
 fn built(metadata: &Metadata, program: &str) -> PathBuf {
     metadata.target_directory.join("debug").join(program).into_std_path_buf()
 }
@@ -164,7 +149,7 @@ struct Row {
     outcome: Outcome,
 }
 
-/// Runs every step, prints how long each took, and fails if one failed.
+/// Runs every step, prints its time, and fails if one failed.
 pub(crate) fn run(metadata: &Metadata, steps: &[Step]) -> Result<()> {
     let (rows, failure) = run_all(steps, |step| step.execute(metadata));
     println!("\n{}", summary(&rows));

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Worlds per slice. Fewer than a full sweep, which must see every fault: that is for the tests.
+/// Worlds per slice. Fewer than a full sweep, which must see every fault and is done by the tests.
 const SLICE: u64 = 250;
 
-/// One kind of worlds, and which of them.
+/// One kind of worlds, and a range of seeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep {
-    /// What chooses the kind on the simulator's command line.
+    /// The flags that choose the kind.
     pub(crate) flags: &'static [&'static str],
     /// The first seed.
     pub(crate) start: u64,
-    /// How many worlds there are at most.
+    /// The largest number of worlds.
     pub(crate) seeds: u64,
 }
 
@@ -25,7 +25,7 @@ impl Sweep {
         format!("sim {}", self.arguments().join(" "))
     }
 
-    /// Simulates the worlds, or as many as a limit allows. Fails with the first slice that does.
+    /// Simulates the worlds, or as many as a limit allows. Fails with the first slice that fails.
     pub(crate) fn run(&self, program: &Path, limit: Option<Duration>) -> Result<()> {
         self.run_slices(limit, |slice| {
             let mut command = Command::new(program);
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn a_limit_ends_the_sweep_without_failure() {
-        let run = |_: &[String]| bail!("there is no time for it");
+        let run = |_: &[String]| bail!("no time is left");
         SWEEP.run_slices(Some(Duration::ZERO), run).unwrap();
     }
 
     #[test]
-    fn a_sweep_is_described_by_the_command_that_it_stands_for() {
+    fn a_sweep_is_described_by_its_command() {
         assert_eq!(SWEEP.describe(), "sim --engine --start 7 --seeds 600");
     }
 }

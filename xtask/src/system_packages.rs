@@ -1,8 +1,8 @@
-//! Debian packages that the tests need, and how they come to be there.
+//! Debian packages that the tests need, and their installation.
 //!
-//! A test whose program is missing must not pass by being skipped. So the programs are listed
-//! here, installed where that is possible, and a missing one that cannot be installed fails the
-//! run before any test starts.
+//! A test whose program is missing must not pass by being skipped. So the programs are listed here
+//! and installed where possible. A missing program that cannot be installed fails the run before
+//! any test starts.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,10 +38,10 @@ pub(crate) struct Package {
     pub(crate) reason: &'static str,
 }
 
-/// What is there when a package is installed.
+/// The proof that a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// A program somewhere on the search path.
+    /// A program on the search path.
     Program(&'static str),
     /// A file at an absolute path.
     File(&'static str),
@@ -69,7 +69,7 @@ impl System for Debian {
 
     fn is_root(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        // The owner of this process's own entry is the user it runs as.
+        // The owner of this process's own entry is its user.
         std::fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
     }
 
@@ -79,7 +79,7 @@ impl System for Debian {
     }
 }
 
-/// Installs whichever of the packages are missing, or fails naming them and what needs them.
+/// Installs the missing packages, or fails with their names and what needs them.
 pub(crate) fn ensure(packages: &[Package], system: &mut dyn System) -> Result<()> {
     let missing = missing(packages, system);
     if missing.is_empty() {
@@ -87,18 +87,18 @@ pub(crate) fn ensure(packages: &[Package], system: &mut dyn System) -> Result<()
     }
     let listing = listing(&missing);
     if !system.is_root() {
-        bail!("only root can install the Debian packages that are missing:\n{listing}");
+        bail!("only root can install these missing Debian packages:\n{listing}");
     }
     let mut install = vec!["install", "-y", "--no-install-recommends"];
     install.extend(missing.iter().map(|package| package.name));
     system
         .apt_get(&["update"])
         .and_then(|()| system.apt_get(&install))
-        .with_context(|| format!("apt-get could not install what is missing:\n{listing}"))?;
+        .with_context(|| format!("apt-get could not install these packages:\n{listing}"))?;
     let absent = self::missing(&missing, system);
     if !absent.is_empty() {
         let listing = self::listing(&absent);
-        bail!("installed, and yet what proves it is not there:\n{listing}");
+        bail!("these packages are installed, but their programs are missing:\n{listing}");
     }
     Ok(())
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_run_when_every_package_is_there() {
+    fn nothing_runs_if_every_package_is_installed() {
         let mut system = Fake { present: vec![ETCD.proof, CHROMIUM.proof], ..Fake::default() };
         ensure(&[ETCD, CHROMIUM], &mut system).unwrap();
         assert!(system.calls.is_empty());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_package_fails_for_a_user_who_may_not_install_it() {
+    fn a_missing_package_fails_without_root() {
         let mut system = Fake::default();
         let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
         assert!(message.contains("only root"), "{message}");
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_does_not_bring_its_proof_is_a_failure() {
+    fn a_package_without_its_proof_is_a_failure() {
         let mut system = Fake { root: true, apt_installs: vec![CHROMIUM.proof], ..Fake::default() };
         let message = format!("{:#}", ensure(&[ETCD, CHROMIUM], &mut system).unwrap_err());
         assert!(message.contains("etcd-server") && !message.contains("chromium"), "{message}");
     }
 
     #[test]
-    fn a_program_is_found_on_the_search_path_and_a_file_at_its_place() {
+    fn programs_and_files_are_found() {
         assert!(Debian.has(Proof::Program("sh")));
         assert!(!Debian.has(Proof::Program("a-program-that-does-not-exist")));
         assert!(Debian.has(Proof::File("/proc/self/status")));

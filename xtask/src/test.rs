@@ -1,8 +1,8 @@
-//! `cargo xtask test`: the one command that says whether the tree is good.
+//! `cargo xtask test`: the one command that checks the whole tree.
 //!
-//! It runs every kind of check there is, each in the quantity that the gate can afford;
-//! `cargo xtask prove` adds quantity. No step is skipped because a tool is missing: what the tests
-//! need is installed first, or the run fails with its name.
+//! It runs every kind of check, each in the quantity that CI can afford. `cargo xtask prove` adds
+//! quantity. No step is skipped because a tool is missing: the tools are installed first, or the
+//! run fails with their names.
 
 use anyhow::Result;
 use cargo_metadata::Metadata;
@@ -10,17 +10,17 @@ use cargo_metadata::Metadata;
 use crate::steps::{self, Action, Step};
 use crate::workspace;
 
-/// Runs every step, prints how long each took, and fails if one failed.
+/// Runs every step, prints its time, and fails if one failed.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     steps::run(metadata, &plan(workspace::has_subcommand(metadata, "nextest")))
 }
 
-/// The steps, quick ones first. All use one set of features, so that no crate compiles twice.
+/// The steps, the quick ones first. All use one set of features, so that no crate compiles twice.
 pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
     let tests = if has_nextest {
         "nextest run --workspace --all-features --locked --no-fail-fast"
     } else {
-        // All targets but the benches, which would run as if they were tests.
+        // All targets but the benches, which would run as tests.
         "test --workspace --all-features --lib --bins --tests --examples --locked --no-fail-fast"
     };
     let steps = [
@@ -34,8 +34,8 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         ),
         // Builds the examples and all programs, too.
         Step::cargo("tests", tests),
-        // Features add up over a workspace: only a crate that is checked alone shows that it
-        // compiles without them.
+        // Features add up over a workspace. Only a separate check shows that a crate compiles
+        // without them.
         Step::cargo(
             "default features",
             "check -p shardwright-contracts -p shardwright-frontier -p shardwright-store \
@@ -51,7 +51,7 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
             "check -p shardwright --no-default-features --lib --locked",
         ),
         Step::cargo("doc tests", "test --doc --workspace --all-features --locked"),
-        // Until each fault has come once.
+        // Until each fault has occurred once.
         Step::built("etcd chaos", "chaos", ""),
         Step::new("specification (TLC)", Action::Specification),
         Step::cargo("documentation", "doc --workspace --no-deps --all-features --locked")
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn chaos_runs_until_each_fault_has_come() {
+    fn chaos_runs_until_each_fault_has_occurred() {
         assert!(lines(true).contains(&"== etcd chaos: chaos".to_owned()));
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of the tests of all crates, as far as they stand in the sources.
+/// The names of the tests of all crates, as far as the sources contain them.
 pub(crate) fn below(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut folders = ["crates", "examples", "specs"].map(|folder| root.join(folder)).to_vec();
@@ -21,7 +21,7 @@ pub(crate) fn below(root: &Path) -> BTreeSet<String> {
     names
 }
 
-/// The functions that come right after an attribute that makes them tests.
+/// The functions that follow a test attribute.
 fn tests_in(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;

@@ -1,4 +1,4 @@
-//! Where the workspace is, how its cargo is called, and how much processor time that took.
+//! The workspace, its cargo, and the processor time of its commands.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-/// Asks cargo about the workspace around the current folder; dependencies are not resolved, so
-/// neither a lock file nor a network is needed.
+/// Reads the metadata of the workspace around the current folder. Dependencies are not resolved, so
+/// it needs neither a lock file nor a network.
 pub(crate) fn metadata() -> Result<Metadata> {
     MetadataCommand::new()
         .no_deps()
@@ -19,14 +19,14 @@ pub(crate) fn metadata() -> Result<Metadata> {
 
 /// A command of the cargo that started this program, run at the workspace root.
 pub(crate) fn cargo(metadata: &Metadata, arguments: &[&str]) -> Command {
-    // A toolchain override on the first command line must hold for all that follow from it.
+    // A toolchain override on the first command line must hold for all later ones.
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&metadata.workspace_root);
     command
 }
 
-/// Whether `cargo NAME` exists, for those subcommands that are installed apart from cargo.
+/// Whether `cargo NAME` exists. Such subcommands are installed apart from cargo.
 pub(crate) fn has_subcommand(metadata: &Metadata, name: &str) -> bool {
     cargo(metadata, &[name, "--version"])
         .stdout(Stdio::null())
@@ -35,11 +35,11 @@ pub(crate) fn has_subcommand(metadata: &Metadata, name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The same, but stopped after a time, if there is a limit. A command that was stopped had not
-/// failed, so it counts as a success.
+/// Runs a command, and stops it at the limit, if there is one. A stopped command had not failed, so
+/// it counts as a success.
 pub(crate) fn succeed_within(command: &mut Command, limit: Option<Duration>) -> Result<()> {
     let Some(limit) = limit else { return succeed(command) };
-    // A group of its own, so that whatever it starts is stopped with it.
+    // A separate process group, so that its children are stopped with it.
     let mut child =
         command.process_group(0).spawn().with_context(|| format!("could not start {command:?}"))?;
     let deadline = Instant::now() + limit;
@@ -54,7 +54,7 @@ pub(crate) fn succeed_within(command: &mut Command, limit: Option<Duration>) -> 
     }
     succeed(Command::new("kill").args(["-TERM", "--", &format!("-{}", child.id())]))?;
     child.wait()?;
-    println!("stopped after {} s; nothing was found", limit.as_secs());
+    println!("stopped after {} s without a failure", limit.as_secs());
     Ok(())
 }
 
@@ -67,12 +67,12 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The processor time of all children that have ended, in hundredths of a second. What else the
-/// machine does matters less to it than to the clock.
+/// The processor time of all children that have ended, in hundredths of a second. Other load on the
+/// machine affects it less than the elapsed time.
 pub(crate) fn time_of_children() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat has no name in it")?;
-    // Those of children are the 16th and 17th; the name was the second.
+    // The fields of children are the 16th and 17th, and the name is the second.
     let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<u64>);
     let ticks: u64 = ticks.sum::<Result<_, _>>()?;
     Ok(Duration::from_millis(ticks * 10))
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_reaches_its_limit_is_stopped_with_its_children_and_has_not_failed() {
+    fn a_command_at_its_limit_is_stopped_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let script = "sleep 600 & echo $! > child; wait";
         let start = Instant::now();
@@ -99,7 +99,7 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(300));
         let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
         let stat = format!("/proc/{}/stat", child.trim());
-        // Gone, or a zombie that init has not reaped yet.
+        // Ended, or a zombie that init has not reaped yet.
         let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
         while !is_gone() {
             std::thread::sleep(Duration::from_millis(10));

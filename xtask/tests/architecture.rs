@@ -1,4 +1,5 @@
-//! The walks of `ARCHITECTURE.md` lead through files and functions that exist, without a step back.
+//! The walks of `ARCHITECTURE.md` lead through existing files and functions, and through each file
+//! once.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -13,7 +14,7 @@ use std::path::Path;
 /// The headings of the walks.
 const WALKS: [&str; 2] = ["## One checkpoint, file by file", "## One object call, file by file"];
 
-/// One step: a file, and the functions or types that the reader looks at there.
+/// One step: a file, and the functions or types to read there.
 #[derive(Debug, PartialEq, Eq)]
 struct Step<'t> {
     file: &'t str,
@@ -39,7 +40,7 @@ fn steps<'t>(page: &'t str, heading: &str) -> Vec<Step<'t>> {
     numbered.map(step).collect()
 }
 
-/// Whether a source defines a name. The name of a method may follow that of its type.
+/// Whether a source defines a name. The name of a type may precede that of a method.
 fn defines(source: &str, name: &str) -> bool {
     let name = name.rsplit("::").next().unwrap();
     let is_end = |rest: &str| rest.starts_with(|next: char| !next.is_alphanumeric() && next != '_');
@@ -51,7 +52,7 @@ fn defines(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_step_of_a_walk_names_a_file_and_what_is_in_it() {
+fn every_step_of_a_walk_names_a_file_and_its_items() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for heading in WALKS {
         let steps = steps(&page, heading);
@@ -68,12 +69,12 @@ fn every_step_of_a_walk_names_a_file_and_what_is_in_it() {
 }
 
 #[test]
-fn no_walk_comes_back_to_a_file() {
+fn no_walk_visits_a_file_twice() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for heading in WALKS {
         let mut seen = BTreeSet::new();
         for Step { file, .. } in steps(&page, heading) {
-            assert!(seen.insert(file), "{heading} comes back to {file}");
+            assert!(seen.insert(file), "{heading} visits {file} twice");
         }
     }
 }
@@ -97,7 +98,7 @@ fn paths_below(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_file_that_the_section_of_a_crate_names_is_in_the_crate() {
+fn every_file_in_the_section_of_a_crate_exists() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let sections = page.split("\n### `").skip(1);
     let mut checked = 0;
@@ -119,7 +120,7 @@ fn every_file_that_the_section_of_a_crate_names_is_in_the_crate() {
 }
 
 #[test]
-fn a_step_that_names_what_is_not_there_is_seen() {
+fn a_step_with_a_missing_name_is_detected() {
     let page =
         "## A walk\n\n| 1 | `a.rs` | `one`, `Two::three` | text |\n\n## Next\n| 2 | `b.rs` | |\n";
     let expected = Step { file: "a.rs", names: vec!["one", "Two::three"] };

@@ -1,4 +1,4 @@
-//! What `docs/guarantees.md` names as proof exists, and each of its rows names some.
+//! Each row of `docs/guarantees.md` names tests, and each of these tests exists.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The cells with proof, one of each row of the page's tables.
+/// The claim and the tests of each row of the page's tables.
 fn proofs(page: &str) -> Vec<(String, String)> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
@@ -28,7 +28,7 @@ fn proofs(page: &str) -> Vec<(String, String)> {
     cells.filter_map(proof).collect()
 }
 
-/// What stands between marks.
+/// The texts between marks.
 fn marked<'t>(text: &'t str, mark: &'t str) -> impl Iterator<Item = &'t str> {
     text.split(mark).skip(1).step_by(2)
 }
@@ -39,7 +39,7 @@ fn every_row_names_tests_that_exist() {
     let proofs = proofs(&page);
     assert!(proofs.len() > 20, "the page was not understood: {proofs:?}");
     for (claim, proof) in proofs {
-        assert!(marked(&proof, "`").next().is_some(), "no test says so: {claim}");
+        assert!(marked(&proof, "`").next().is_some(), "no test proves: {claim}");
         let missing: Vec<&str> =
             marked(&proof, "`").filter(|name| !tests.contains(*name)).collect();
         assert!(missing.is_empty(), "there is no test called {missing:?}");
@@ -47,7 +47,7 @@ fn every_row_names_tests_that_exist() {
 }
 
 #[test]
-fn every_fault_that_is_named_exists() {
+fn every_named_fault_exists() {
     let faults = read("crates/chaos/src/nemesis.rs") + &read("crates/sim/src/runtime/fault.rs");
     let mut named = 0;
     for (_, proof) in proofs(&read("docs/guarantees.md")) {
@@ -79,7 +79,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The words that come right after a beginning, wherever it stands.
+/// The words right after a prefix.
 fn words_after<'t>(text: &'t str, beginning: &'t str) -> impl Iterator<Item = &'t str> {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.split(beginning)
@@ -95,7 +95,7 @@ fn every_kind_of_world_is_swept_by_a_test() {
     let worlds: Vec<&str> = product.flat_map(|text| words_after(text, "impl World for ")).collect();
     assert!(worlds.len() >= 4, "the simulator was not understood: {worlds:?}");
     for world in worlds {
-        // Its complaints are all findings, and every fault and outcome that was never seen.
+        // Its complaints are all findings, and every fault and outcome that never occurred.
         let judged = |text: &str| {
             text.contains(&format!("Sweep::<{world}>::run")) && text.contains(".complaints()")
         };
@@ -104,7 +104,7 @@ fn every_kind_of_world_is_swept_by_a_test() {
 }
 
 #[test]
-fn every_list_of_oracles_is_hunted_with_by_a_test() {
+fn every_list_of_oracles_is_used_by_a_test() {
     let tests: String = sources("crates/sim/tests").into_iter().map(|(_, text)| text).collect();
     let lists = sources("crates/sim/src");
     let lists = lists.iter().filter(|(_, text)| text.contains("pub const ALL: &[&Oracle]"));
@@ -119,7 +119,7 @@ fn every_list_of_oracles_is_hunted_with_by_a_test() {
 }
 
 #[test]
-fn every_kind_of_planted_bug_is_hunted_by_a_test() {
+fn every_kind_of_planted_bug_is_searched_by_a_test() {
     let tests: String = sources("crates/sim/tests").into_iter().map(|(_, text)| text).collect();
     let simulator = sources("crates/sim/src");
     // A table of bugs begins with its kind: `ProtocolBug, within 300 seeds, …`.
@@ -129,7 +129,7 @@ fn every_kind_of_planted_bug_is_hunted_by_a_test() {
         heads.map(|(kind, _)| kind).filter(|kind| kind.ends_with("Bug")).collect();
     assert!(kinds.len() >= 4, "the simulator was not understood: {kinds:?}");
     for kind in kinds {
-        assert!(tests.contains(&format!("::<{kind}>")), "no test hunts for {kind}");
+        assert!(tests.contains(&format!("::<{kind}>")), "no test searches for {kind}");
     }
 }
 

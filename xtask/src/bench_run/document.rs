@@ -1,4 +1,4 @@
-//! The part of `docs/benchmarks.md` that is written by the bench itself.
+//! The part of `docs/benchmarks.md` that this bench writes.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use super::plot::{self, Panel};
 const DOCUMENT: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/pictures/bench-run.svg";
 /// How the document shows the picture.
-const SHOWN: &str = "![What was measured, as bars](pictures/bench-run.svg)\n\n";
+const SHOWN: &str = "![The measurements as bars](pictures/bench-run.svg)\n\n";
 const BEGIN: &str = "<!-- written by cargo xtask bench-run: begin -->\n";
 const END: &str = "<!-- written by cargo xtask bench-run: end -->\n";
 
-/// What one row has to say.
+/// The text and pictures of one row.
 #[derive(Debug, Default)]
 pub(super) struct Section {
     /// In Markdown.
@@ -41,14 +41,14 @@ pub(super) fn write(root: &Path, sections: &[Section]) -> Result<()> {
     let old = fs::read_to_string(&document).with_context(|| document.display().to_string())?;
     let texts: Vec<&str> = sections.iter().map(|section| section.text.as_str()).collect();
     let new = replaced(&old, &format!("{SHOWN}{}", texts.join("\n")))
-        .with_context(|| format!("{} has no place for it: {BEGIN} … {END}", document.display()))?;
+        .with_context(|| format!("{} lacks the marks {BEGIN} … {END}", document.display()))?;
     fs::write(&picture, plot::draw(&panels))?;
     fs::write(&document, new)?;
     println!("written to {} and {}", document.display(), picture.display());
     Ok(())
 }
 
-/// The document with another text between the marks.
+/// The document with a new text between the marks.
 fn replaced(document: &str, text: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

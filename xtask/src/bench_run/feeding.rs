@@ -1,4 +1,4 @@
-//! Items given to what stays up.
+//! Items fed to persistent programs and library jobs.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ const ITEMS: usize = 1_000_000;
 const ROUNDS: usize = 3;
 /// For each core.
 const AIM: f64 = 100_000.0;
-/// To a process, for those who start one per batch.
+/// The items of a process, for tools that start one per batch.
 const BATCH: &str = "500";
 
 pub(super) fn measure(place: &Workplace) -> Result<Section> {
@@ -43,7 +43,7 @@ pub(super) fn measure(place: &Workplace) -> Result<Section> {
             Contender::program("library: `examples/custom_source.rs`", library),
             Contender::program("`run --persistent --in-flight 1024`", persistent),
             Contender::program("`run --batch 500`", batches),
-            Contender::program("`xargs -n500 -P2`, which keeps nothing", xargs),
+            Contender::program("`xargs -n500 -P2`, without results", xargs),
         ],
     )?;
     Ok(section(&taken, place.cores()))
@@ -62,11 +62,12 @@ fn section(taken: &[Taken], cores: usize) -> Section {
         ]
     };
     let rows: Vec<Vec<String>> = taken.iter().map(row).collect();
-    let head = ["", "time", "range", "items a second and core", "items a second of processor time"];
+    let head =
+        ["", "time", "range", "items per second and core", "items per second of processor time"];
     let text = format!(
-        "**Items given to what stays up**: {} items with nothing to do, from start to end, with \
-         cursors that are moved durably, results and (but for the library) a receipt; the aim is \
-         {} a second and core. Programs share the {cores} cores with us.\n\n{}",
+        "**Items fed to a running program or function**: {} items without work, from start to end, \
+         with durable cursors, results and (except for the library) a receipt. The aim is {} per \
+         second and core. Programs share the {cores} cores with us.\n\n{}",
         thousands(ITEMS),
         rounded(AIM),
         table(&head, &rows)
@@ -77,7 +78,7 @@ fn section(taken: &[Taken], cores: usize) -> Section {
         is_ours: !taken.name.contains("xargs"),
     };
     let panel = Panel {
-        title: "No-op items a second and core, in thousands (more is better)".to_owned(),
+        title: "No-op items per second and core, in thousands (more is better)".to_owned(),
         unit: "",
         bars: taken.iter().map(bar).collect(),
         aim: Some(AIM / 1_000.0),
@@ -85,7 +86,7 @@ fn section(taken: &[Taken], cores: usize) -> Section {
     Section { text, panels: vec![panel] }
 }
 
-/// To full hundreds: more is not known.
+/// Rounded to hundreds, because more digits mean nothing.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,6 +1,6 @@
-"""Runs the lines of a file as tasks of HyperQueue, and prints how many seconds that took.
+"""Runs the lines of a file as tasks of HyperQueue, and prints the seconds that they took.
 
-What is on PyPI is the binding with a server and workers in it. It keeps no journal."""
+The package on PyPI contains the binding, a server and workers. It has no journal."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-//! Kills, and what is done after them.
+//! Kills, and the recovery after them.
 
 mod journal;
 
@@ -18,28 +18,28 @@ use super::workplace::{Workplace, numbers, reading, thousands};
 const MANY_ITEMS: usize = 1_000_000;
 const ITEMS: usize = 100_000;
 const KILLS: usize = 50;
-/// Beside others, who start a process per item.
+/// For the comparison with tools that start a process per item.
 const FEW_ITEMS: usize = 100;
-/// What a worker does at most before it moves its cursor.
+/// The most items that a worker does before it moves its cursor.
 const CHECKPOINT_ITEMS: usize = 5_000;
 const IN_FLIGHT: &str = "256";
 const AIM: Duration = Duration::from_secs(1);
-/// How often it is looked whether something was done.
-const LOOK: Duration = Duration::from_millis(1);
-/// After how long whatever a killed program has left behind is done.
+/// The interval between two checks of progress.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// The time after which the children of a killed program have ended.
 const SETTLED: Duration = Duration::from_millis(200);
-/// How long anything may take before the bench gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of the bench.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What came of one kill.
+/// The outcome of one kill.
 struct Outcome {
     first_new: Duration,
-    /// How many items were begun more than once.
+    /// The number of items that were started more than once.
     again: usize,
     lost: usize,
 }
 
-/// What is killed: a command that does the same again, and goes on where it can.
+/// A command that is killed, and resumes when it is started again.
 type Start<'a> = &'a dyn Fn(&Path) -> Command;
 
 pub(super) fn measure(place: &Workplace) -> Result<Section> {
@@ -92,14 +92,14 @@ fn ours(place: &Workplace) -> Result<Section> {
     };
     let rows = [
         row(format!("one kill at 50 % of {} items", thousands(MANY_ITEMS)), &[big]),
-        row(format!("{KILLS} kills all over runs of {} items", thousands(ITEMS)), &outcomes),
+        row(format!("{KILLS} kills, spread over runs of {} items", thousands(ITEMS)), &outcomes),
     ];
-    let head = ["", "to the first new item", "begun again", "never begun", "in the results"];
+    let head = ["", "time to a new item", "started again", "never started", "in the results"];
     let text = format!(
-        "**Kills**: `run --persistent --in-flight {IN_FLIGHT}` is killed with `kill -9` and the \
-         same command is given again; the worst of all kills is reported. The aims: a new item \
-         within {} s, at most {} items begun again (a worker moves its cursor after {} items at \
-         the latest), nothing lost, nothing twice. `verify` holds after each.\n\n{}",
+        "**Kills**: `run --persistent --in-flight {IN_FLIGHT}` is killed with `kill -9` and \
+         started again. The table shows the worst of all kills. The aims: a new item within {} s, \
+         at most {} items started again (a worker commits its cursor after {} items at the \
+         latest), no result missing, none twice. `verify` succeeds after each.\n\n{}",
         AIM.as_secs(),
         thousands(bound),
         thousands(CHECKPOINT_ITEMS),
@@ -163,11 +163,11 @@ fn describe(names: &[&str], all: &[Vec<Outcome>]) -> Section {
         ]
     };
     let rows: Vec<Vec<String>> = names.iter().zip(all).map(row).collect();
-    let head = ["", "to the first new item", "begun again", "never begun"];
+    let head = ["", "time to a new item", "started again", "never started"];
     let text = format!(
-        "**The same beside others**: a process per item that sleeps for 20 ms, {FEW_ITEMS} items, \
-         two at a time, means of {KILLS} kills of the program itself. HyperQueue's package \
-         keeps no journal, so there is nothing to go on with.\n\n{}",
+        "**Kills, against other tools**: one process per item that sleeps for 20 ms, {FEW_ITEMS} \
+         items, two at a time, means of {KILLS} kills of the tool. HyperQueue's Python package has \
+         no journal, so it cannot resume.\n\n{}",
         table(&head, &rows)
     );
     let bar = |(index, (name, outcomes)): (usize, (&&str, &Vec<Outcome>))| Bar {
@@ -176,7 +176,7 @@ fn describe(names: &[&str], all: &[Vec<Outcome>]) -> Section {
         is_ours: index == 0,
     };
     let panel = Panel {
-        title: format!("Items of {FEW_ITEMS} begun again after a kill -9"),
+        title: format!("Items of {FEW_ITEMS} started again after a kill -9"),
         unit: "",
         bars: names.iter().zip(all).enumerate().map(bar).collect(),
         aim: None,
@@ -184,23 +184,24 @@ fn describe(names: &[&str], all: &[Vec<Outcome>]) -> Section {
     Section { text, panels: vec![panel] }
 }
 
-/// Where a kill comes, as a share of all items: spread evenly, and the same every time.
+/// The time of a kill, as a share of all items: evenly spread and reproducible.
 #[expect(clippy::cast_precision_loss, reason = "a share need not be exact")]
 fn moment(kill: usize) -> f64 {
     // Multiples of the golden ratio fill the interval without a pattern.
     (kill as f64).mul_add(0.618_033_988_75, 0.5).fract().mul_add(0.96, 0.02)
 }
 
-/// Starts, kills when a share of the items was begun, and starts again to the end.
+/// Starts a command, kills it when a share of the items was started, and starts it again to the
+/// end.
 fn kill_and_go_on(folder: &Path, start: Start<'_>, items: usize, share: f64) -> Result<Outcome> {
     numbers(&folder.join("rows"), items)?;
     let mut journal = Journal::new(folder.join("log"), items);
     let mut child = spawn(start(folder))?;
     wait_until(&mut child, || Ok(journal.read()? >= share_of(items, share)))?;
-    // One that was faster than the bench has nothing left to lose.
+    // A command that has already ended has nothing to lose.
     let _gone = child.kill();
     child.wait()?;
-    // What children that were left behind still do is not the work of the next.
+    // Work of remaining children does not count for the second start.
     std::thread::sleep(SETTLED);
     let before = journal.read()?;
     let again = Instant::now();
@@ -211,7 +212,7 @@ fn kill_and_go_on(folder: &Path, start: Start<'_>, items: usize, share: f64) -> 
         Ok(first_new.is_some())
     })?;
     let status = child.wait()?;
-    ensure!(status.success(), "it ended with {status} after the kill");
+    ensure!(status.success(), "the second start ended with {status}");
     let begun = journal.read()?;
     let first_new = first_new.unwrap_or_else(|| again.elapsed());
     Ok(Outcome { first_new, again: journal.repeated(), lost: items - begun })
@@ -232,18 +233,17 @@ fn spawn(mut command: Command) -> Result<Child> {
     command.spawn().with_context(|| format!("{command:?} did not start"))
 }
 
-/// Looks again and again, until something is so or the child has ended.
+/// Polls until a condition holds or the child has ended.
 fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !is_so()? && child.try_wait()?.is_none() {
-        ensure!(start.elapsed() < PATIENCE, "nothing comes of it");
-        std::thread::sleep(LOOK);
+        ensure!(start.elapsed() < TIMEOUT, "no progress within the timeout");
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Ok(())
 }
 
-/// Verifies the run, and counts for ourselves: how many rows are missing in the results, and how
-/// many are there more than once.
+/// Verifies the run, and counts the missing and the repeated rows in the results.
 fn check_results(place: &Workplace, folder: &Path, items: usize) -> Result<(usize, usize)> {
     time(place.shardwright(folder).args(["verify", "killed"]))?;
     let results: PathBuf = folder.join(".shardwright/runs/killed/results.jsonl");
@@ -253,7 +253,7 @@ fn check_results(place: &Workplace, folder: &Path, items: usize) -> Result<(usiz
         let row = line.split_once("\"row\":").context("a result has no row")?.1;
         let digits = row.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();
         let place = digits.parse::<usize>()?.checked_sub(1).and_then(|row| counts.get_mut(row));
-        let count = place.context("there is a result of a row that is not there")?;
+        let count = place.context("there is a result of an unknown row")?;
         *count = count.saturating_add(1);
     }
     let missing = counts.iter().filter(|count| **count == 0).count();
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kills_come_at_moments_all_over_the_run() {
+    fn kills_are_spread_over_the_run() {
         let mut moments: Vec<f64> = (0..KILLS).map(moment).collect();
         moments.sort_by(f64::total_cmp);
         assert!(moments.iter().all(|moment| (0.02..0.98).contains(moment)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn starting_over_and_forgetting_are_found_out() {
+    fn repeated_and_lost_items_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let script = |script: &'static str| {
             move |folder: &Path| {
@@ -283,7 +283,7 @@ mod tests {
                 command
             }
         };
-        // It waits to be killed the first time, and the second time it has a file to know by.
+        // The first start waits for the kill, and the second one finds a file.
         let over = "echo 1 >> log; echo 2 >> log; [ -e mark ] || { touch mark; sleep 100; }; \
                     echo 3 >> log; echo 4 >> log";
         let outcome = kill_and_go_on(folder.path(), &script(over), 4, 0.5).unwrap();

@@ -1,4 +1,4 @@
-//! How much memory a run takes.
+//! The memory of a run.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -12,9 +12,9 @@ use super::workplace::{Workplace, numbers, thousands};
 
 const LINES: [usize; 2] = [1_000_000, 10_000_000];
 const AIM_MIB: f64 = 64.0;
-/// How often the process is looked at. Its high-water mark never falls, so only what comes after
-/// the last look is missed.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval between two reads of the process status. The high-water mark never falls, so only
+/// growth after the last read is missed.
+const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn measure(place: &Workplace) -> Result<Section> {
     let mut rows = Vec::new();
@@ -27,11 +27,11 @@ pub(super) fn measure(place: &Workplace) -> Result<Section> {
         bars.push(Bar { label, value: mib, is_ours: true });
     }
     let text = format!(
-        "**Memory**: the most that was resident of a `run --persistent` at any time, without its \
-         children; the aim is at most {AIM_MIB} MiB, however many lines there are.\n\n{}",
-        table(&["", "most resident"], &rows)
+        "**Memory**: peak resident memory of `run --persistent`, without its child processes. The \
+         aim is at most {AIM_MIB} MiB for any number of lines.\n\n{}",
+        table(&["", "peak resident memory"], &rows)
     );
-    let title = "Most resident memory of a run, without its children".to_owned();
+    let title = "Peak resident memory of a run, without its child processes".to_owned();
     Ok(Section { text, panels: vec![Panel { title, unit: " MiB", bars, aim: Some(AIM_MIB) }] })
 }
 
@@ -44,22 +44,22 @@ fn resident(place: &Workplace, lines: usize) -> Result<f64> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let most = watch(&mut child)?;
     ensure!(child.wait()?.success(), "the run failed");
-    // Results of ten million lines are no small thing.
+    // The results of ten million lines are large.
     fs::remove_dir_all(&folder)?;
     Ok(most)
 }
 
-/// The last high-water mark that was seen, in MiB.
+/// The last high-water mark that was read, in MiB.
 fn watch(child: &mut Child) -> Result<f64> {
     let status = format!("/proc/{}/status", child.id());
     let mut most = None;
     while child.try_wait()?.is_none() {
-        // One that has ended and was not waited for has no memory.
+        // A zombie process has no memory.
         let text = fs::read_to_string(&status).unwrap_or_default();
         most = high_water_mark(&text).or(most);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(READ_INTERVAL);
     }
-    most.context("the run was over before it could be looked at")
+    most.context("the run ended before its memory was read")
 }
 
 fn high_water_mark(status: &str) -> Option<f64> {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_high_water_mark_is_read_from_what_the_kernel_says() {
+    fn the_high_water_mark_is_parsed() {
         let status = "Name:\tx\nVmHWM:\t   20480 kB\nVmRSS:\t 1 kB\n";
         assert_eq!(high_water_mark(status), Some(20.0));
         assert_eq!(high_water_mark("Name:\tzombie\n"), None);

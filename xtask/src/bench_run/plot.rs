@@ -1,4 +1,4 @@
-//! A picture of what was measured: panels of bars, one beside the other.
+//! A picture of the measurements: panels of bars.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ const WIDTH: f64 = 900.0;
 const LABEL_WIDTH: f64 = 290.0;
 const BAR_HEIGHT: f64 = 18.0;
 const STEP: f64 = 25.0;
-/// What a panel's title takes.
+/// The height of a panel's title.
 const HEAD: f64 = 42.0;
-/// What is below its bars.
+/// The space below its bars.
 const FOOT: f64 = 18.0;
-/// What is left free for the figure behind the longest bar.
+/// The space for the figure behind the longest bar.
 const FIGURE_WIDTH: f64 = 90.0;
 
 /// Bars of one unit.
@@ -19,7 +19,7 @@ pub(super) struct Panel {
     pub(super) title: String,
     pub(super) unit: &'static str,
     pub(super) bars: Vec<Bar>,
-    /// Where a bar should end at the latest.
+    /// The upper limit of a bar.
     pub(super) aim: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Bar {
     pub(super) is_ours: bool,
 }
 
-/// Draws panels below one another.
+/// Draws panels in one column.
 pub(super) fn draw(panels: &[Panel]) -> String {
     let height: f64 = panels.iter().map(panel_height).sum::<f64>() + 12.0;
     let mut svg = format!(
@@ -87,7 +87,7 @@ fn draw_panel(svg: &mut String, panel: &Panel, top: f64) {
     }
 }
 
-/// A line where bars should end, below the bars and their figures.
+/// A line at the upper limit, behind the bars and their figures.
 fn draw_aim(svg: &mut String, x: f64, top: f64, bottom: f64) {
     let _ = writeln!(
         svg,
@@ -99,7 +99,7 @@ fn draw_aim(svg: &mut String, x: f64, top: f64, bottom: f64) {
     );
 }
 
-/// A value with as many digits as mean something.
+/// A value with its significant digits.
 fn figure(value: f64, unit: &str) -> String {
     match value {
         100.0.. => format!("{value:.0}{unit}"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_long_as_what_they_stand_for() {
+    fn bars_are_as_long_as_their_values() {
         let svg = draw(&[panel(&[1.0, 4.0], Some(2.0))]);
         let room = WIDTH - LABEL_WIDTH - FIGURE_WIDTH;
         for width in [room / 4.0, room] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_outside_of_the_picture() {
+    fn nothing_is_drawn_outside_the_picture() {
         let svg = draw(&[panel(&[0.0], None), panel(&[1.0, 123_456.0], Some(200_000.0))]);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         let places = svg.split(" x=\"").skip(1).filter_map(|rest| rest.split('"').next());

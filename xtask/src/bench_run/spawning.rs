@@ -9,7 +9,7 @@ use super::workplace::{Workplace, numbers, reading, repeated};
 
 const ITEMS: usize = 3_000;
 const ROUNDS: usize = 5;
-/// How often those take part that are many times slower.
+/// The rounds of contenders that are many times slower.
 const SLOW_ROUNDS: usize = 2;
 const SLOTS: usize = 2;
 const AIM: f64 = 1.2;
@@ -47,8 +47,9 @@ pub(super) fn measure(place: &Workplace) -> Result<Section> {
         })
         .collect();
     let text = format!(
-        "**A process per item**: {ITEMS} × `/bin/true`, {SLOTS} at a time; the aim is at most \
-         {AIM} times `xargs`. Ours also keeps exit code, time and output of each, durably.\n\n{}",
+        "**A process per item**: {ITEMS} × `/bin/true`, {SLOTS} at a time. The aim is at most \
+         {AIM} times `xargs`. Ours also stores exit code, time and output of each item, \
+         durably.\n\n{}",
         table(&["", "time", "range", "time / xargs"], &rows)
     );
     let bar = |(index, taken): (usize, &Taken)| Bar {

@@ -1,4 +1,4 @@
-//! Shards of which one takes much longer than the others, without being known beforehand.
+//! Shards, one of which takes much longer than the others, which is not known beforehand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const SLOW_SHARD: usize = 4;
 const WORKERS: usize = 4;
 const ROUNDS: usize = 3;
 const AIM: f64 = 1.15;
-/// Of those that take long, and always the same.
+/// The rounds of slow contenders with constant times.
 const SLOW_ROUNDS: usize = 1;
 
 /// Items that sleep.
@@ -40,8 +40,8 @@ impl Work {
         f64::from(total) / 1_000.0 / WORKERS as f64
     }
 
-    /// Writes what to sleep, in seconds: all items, and all shards as one item each. All lines
-    /// are of one length, so that rows are cut into just these shards.
+    /// Writes the sleep times in seconds: all items, and all shards as one item each. All lines
+    /// have one length, so that rows are cut into exactly these shards.
     fn write(&self, folder: &Path) -> Result<Files> {
         let line = |ms: u32| format!("{:03}.{:03}\n", ms / 1_000, ms % 1_000);
         let shard = |shard| line(self.item_ms(shard)).repeat(self.items_per_shard as usize);
@@ -116,10 +116,10 @@ fn describe(section: &mut Section, work: &Work, taken: &[Taken]) {
     };
     let rows: Vec<Vec<String>> = taken.iter().map(row).collect();
     section.text.push_str(&format!(
-        "{}**One shard of {SHARDS} {times_as_long} times as long**, {WORKERS} workers: \
-         {items_per_shard} items a shard that sleep for {item_ms} ms, or for {} ms in the slow \
-         shard, a process for each. The ideal is {ideal:.2} s, the aim at most {AIM} times \
-         that. Who takes shards as units sleeps once for each.\n\n{}",
+        "{}**One shard of {SHARDS} takes {times_as_long} times as long**, {WORKERS} workers: \
+         {items_per_shard} items per shard that sleep for {item_ms} ms, or for {} ms in the slow \
+         shard, one process each. The ideal is {ideal:.2} s, the aim at most {AIM} times that. \
+         Rows with 8 shards run one sleep per shard.\n\n{}",
         if section.text.is_empty() { "" } else { "\n" },
         item_ms * times_as_long,
         table(&["", "time", "range", "time / ideal"], &rows)

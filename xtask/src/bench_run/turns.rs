@@ -1,4 +1,4 @@
-//! Rivals that take turns, so that whatever else the machine does troubles all of them.
+//! Contenders that run in turn, so that other load on the machine affects all of them.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(super) struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    /// One that says itself how long it took.
+    /// A contender that reports its own time.
     pub(super) fn new(name: &str, work: impl FnMut() -> Result<Duration> + 'a) -> Self {
         Self { name: name.to_owned(), rounds: usize::MAX, work: Box::new(work) }
     }
@@ -25,18 +25,18 @@ impl<'a> Contender<'a> {
         Self::new(name, move || time(&mut command()?))
     }
 
-    /// Lets it take part in fewer rounds than the others.
+    /// Limits its rounds.
     pub(super) fn at_most(mut self, rounds: usize) -> Self {
         self.rounds = rounds;
         self
     }
 }
 
-/// How long each took, round by round.
+/// The times of a contender, round by round.
 pub(super) struct Taken {
     pub(super) name: String,
     times: Vec<Duration>,
-    /// What all cores together had to do.
+    /// The processor time of all cores.
     processor: Vec<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl Taken {
         median(&self.processor)
     }
 
-    /// The shortest and the longest, for people to read.
+    /// The shortest and the longest time, as text.
     pub(super) fn range(&self) -> String {
         let least = self.times.iter().min().copied().unwrap_or_default().as_secs_f64();
         let most = self.times.iter().max().copied().unwrap_or_default().as_secs_f64();
@@ -68,7 +68,7 @@ fn median(times: &[Duration]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default().as_secs_f64()
 }
 
-/// All contenders in turn, round by round.
+/// Runs all contenders in turn, round by round.
 pub(super) fn take_turns(rounds: usize, contenders: Vec<Contender<'_>>) -> Result<Vec<Taken>> {
     let mut all: Vec<(Contender<'_>, Taken)> = Vec::new();
     for contender in contenders {
@@ -90,7 +90,7 @@ pub(super) fn take_turns(rounds: usize, contenders: Vec<Contender<'_>>) -> Resul
     Ok(all.into_iter().map(|(_, taken)| taken).collect())
 }
 
-/// Runs a program to its good end, and says how long that took.
+/// Runs a program to its successful end, and returns its time.
 pub(super) fn time(command: &mut Command) -> Result<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let start = Instant::now();
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_comes_in_turn_and_the_median_counts() {
+    fn contenders_run_in_turn_and_the_median_counts() {
         let order = RefCell::new(String::new());
         let contender = |name: &'static str, seconds: [u64; 3]| {
             let (order, mut seconds) = (&order, seconds.into_iter());

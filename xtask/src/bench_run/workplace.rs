@@ -1,4 +1,4 @@
-//! What every row needs: programs, folders, and work to do.
+//! The programs, folders and inputs of all rows.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub(super) struct Workplace {
 }
 
 impl Workplace {
-    /// Builds what is ours.
+    /// Builds the programs of the workspace.
     pub(super) fn make(metadata: &Metadata) -> Result<Self> {
         let build = ["build", "--release", "--locked", "--bins", "--examples"];
         let packages = ["--package", "shardwright-cli", "--package", "shardwright-examples"];
@@ -31,7 +31,7 @@ impl Workplace {
         Ok(Self { folder: tempfile::tempdir()?, release, folders: Cell::new(0) })
     }
 
-    /// How many cores there are.
+    /// The number of cores.
     pub(super) fn cores(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)
     }
@@ -44,20 +44,20 @@ impl Workplace {
         Ok(folder)
     }
 
-    /// Our program, in a folder.
+    /// The `shardwright` program in a folder.
     pub(super) fn shardwright(&self, folder: &Path) -> Command {
         let mut command = Command::new(self.release.join("shardwright"));
         command.current_dir(folder);
         command
     }
 
-    /// The path of one of our examples.
+    /// The path of an example program.
     pub(super) fn example(&self, name: &str) -> PathBuf {
         self.release.join("examples").join(name)
     }
 
-    /// HyperQueue, which is fetched the first time. It reports itself how long its tasks took,
-    /// without the start of its server.
+    /// HyperQueue, downloaded on first use. It reports the time of its tasks, without the start of
+    /// its server.
     pub(super) fn hyperqueue(&self, slots: usize, tasks: &Path) -> Result<Duration> {
         let site = self.folder.path().join("hyperqueue");
         let script = self.folder.path().join("run_tasks.py");
@@ -65,7 +65,7 @@ impl Workplace {
             let mut pip = Command::new("/usr/bin/python3");
             pip.args(["-m", "pip", "install", "--quiet", "--root-user-action=ignore"]);
             pip.args(["--disable-pip-version-check", "--target"]).arg(&site).arg("hyperqueue");
-            workspace::succeed(&mut pip).context("HyperQueue could not be fetched")?;
+            workspace::succeed(&mut pip).context("HyperQueue could not be downloaded")?;
             fs::write(&script, HYPERQUEUE)?;
         }
         let mut python = Command::new("/usr/bin/python3");
@@ -90,12 +90,12 @@ pub(super) fn numbers(file: &Path, count: usize) -> Result<()> {
     fs::write(file, text).with_context(|| file.display().to_string())
 }
 
-/// A file with the same line, again and again.
+/// A file that repeats one line.
 pub(super) fn repeated(file: &Path, line: &str, count: usize) -> Result<()> {
     fs::write(file, format!("{line}\n").repeat(count)).with_context(|| file.display().to_string())
 }
 
-/// A program that gets its items as lines on its input.
+/// A program that reads its items as lines from stdin.
 pub(super) fn reading(rows: &Path, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$@\" < \"$0\""]).arg(rows).arg(program).args(arguments);
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!([7, 1_000, 123_456].map(thousands), ["7", "1,000", "123,456"]);
     }
 }

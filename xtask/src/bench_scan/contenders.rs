@@ -11,7 +11,7 @@ use cargo_metadata::Metadata;
 
 use crate::workspace;
 
-/// A rule, as far as others can have it too.
+/// A rule in the form that other scanners support.
 pub(super) struct Pattern {
     pub(super) id: String,
     pub(super) regex: String,
@@ -30,8 +30,8 @@ pub(super) fn patterns(rules: &Path) -> Result<Vec<Pattern>> {
     Ok(rules.iter().filter_map(pattern).collect())
 }
 
-/// One pattern per line. What spans lines is cut to its first, because a search by lines can find
-/// no more.
+/// One pattern per line. A pattern over several lines is cut to its first, because a search by
+/// lines finds no more.
 fn as_lines(patterns: &[Pattern]) -> String {
     let line = |pattern: &Pattern| match pattern.regex.split_once("-----(.") {
         Some((first, _)) => format!("{first}-----\n"),
@@ -58,7 +58,7 @@ fn as_kingfisher(patterns: &[Pattern]) -> String {
 pub(super) const REPORT: &str = "report.jsonl";
 const KINGFISHER: &str = "kingfisher-bin";
 
-/// A program, and how it says that it found something.
+/// A program, and its exit codes.
 pub(super) struct Contender {
     pub(super) name: String,
     pub(super) program: PathBuf,
@@ -66,7 +66,7 @@ pub(super) struct Contender {
     pub(super) exits: &'static [i32],
 }
 
-/// All contenders; ours is the first.
+/// All contenders. `shardwright scan` is the first.
 pub(super) fn all(
     metadata: &Metadata,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! A tree to look through: always the same one.
+//! A reproducible tree to scan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ const BINARY_FILES: usize = 300;
 const LARGE_FILES: usize = 2;
 const LARGE_BYTES: usize = 48_000_000;
 const BINARY_BYTES: usize = 200_000;
-/// Different lines that files are made of.
+/// The number of different lines in the files.
 const LINES: usize = 20_000;
-/// One in so many files of text holds a secret.
+/// One in this many text files contains a secret.
 const SECRET_EVERY: usize = 80;
 
-/// Words of which code is made. Some are keywords of rules, as they are in code.
+/// Words for generated code. Some are keywords of rules, as in real code.
 const WORDS: &str = "value index name buffer error result state item key length size count path \
     file line node list map token user message request response handler context config options \
     parse write read open close start end next first last input output string bytes number field \
@@ -25,7 +25,7 @@ const WORDS: &str = "value index name buffer error result state item key length 
     default true false none some vector slice array pointer reference offset limit range page \
     shard lease cursor fence secret password session header body client server address port host";
 
-/// A tree that was made.
+/// A generated tree.
 pub(super) struct Corpus {
     pub(super) root: PathBuf,
     pub(super) files: usize,
@@ -34,7 +34,7 @@ pub(super) struct Corpus {
     pub(super) planted: usize,
 }
 
-/// Numbers that look random and are the same every time.
+/// Reproducible pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -104,7 +104,7 @@ fn lines(chance: &mut Chance) -> Vec<String> {
     (0..LINES).map(line).collect()
 }
 
-/// Lines up to a length, with a secret behind the line that reaches a place.
+/// Lines up to a length, with a secret after the line that reaches a position.
 fn text(
     chance: &mut Chance,
     lines: &[String],
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_text_is_made_every_time_and_holds_its_secret_once() {
+    fn generated_text_is_reproducible_and_has_one_secret() {
         let make = || {
             let mut chance = Chance(7);
             let lines = lines(&mut chance);

@@ -1,8 +1,8 @@
 //! Which crates have the Clippy settings that ban clocks, IO, chance and threads.
 //!
-//! Clippy reads one `clippy.toml` per crate and inherits nothing. So the lists are written once, in
-//! `xtask/clippy`, and the settings of a crate must be those of the workspace followed by its list.
-//! A crate must also inherit the lints of the workspace, which forbid unsafe code.
+//! Clippy reads one `clippy.toml` per crate and inherits nothing. So `xtask/clippy` has the lists,
+//! and the settings of a crate must be those of the workspace followed by its list. A crate must
+//! also inherit the lints of the workspace, which forbid unsafe code.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(crate) fn check(crates: &[Crate], sources: &Sources) -> Vec<Violation> {
         let manifest = text(sources, &one.manifest());
         if !manifest.contains("[lints]\nworkspace = true") {
             let what = "the lints of the workspace are not inherited";
-            let why = "say `[lints] workspace = true`; they forbid unsafe code";
+            let why = "add `[lints] workspace = true`; the lints forbid unsafe code";
             violations.push(Violation::new(&one.manifest(), 1, what, why));
         }
         let Some(list) = list_of(one.short_name()) else { continue };
@@ -72,7 +72,7 @@ mod tests {
     const INHERITS: &str = "[lints]\nworkspace = true\n";
 
     #[test]
-    fn a_crate_repeats_the_common_settings_and_adds_the_list_of_its_layer() {
+    fn crate_settings_are_the_common_ones_and_the_list_of_the_layer() {
         assert!(violations(INHERITS, "a = 1\nb = 2\n").is_empty());
         for settings in ["", "a = 1\n", "b = 2\n", "a = 1\nc = 3\n"] {
             let found = violations(INHERITS, settings);

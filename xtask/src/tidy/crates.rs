@@ -1,10 +1,10 @@
-//! The workspace's crates, reduced to what the rules ask of `cargo metadata`.
+//! The crates of the workspace, reduced to what the rules need of `cargo metadata`.
 
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::{DependencyKind, Metadata, Package};
 
-/// The prefix that the name of a crate has and its folder has not.
+/// The prefix of a crate's name, which its folder does not have.
 pub(crate) const PREFIX: &str = "shardwright-";
 
 /// One workspace crate.
@@ -25,7 +25,7 @@ pub(crate) struct Dependency {
 }
 
 impl Crate {
-    /// The name without the common prefix: the word by which the rules speak of the crate.
+    /// The name without the common prefix, which the rules use.
     pub(crate) fn short_name(&self) -> &str {
         short_name(&self.name)
     }

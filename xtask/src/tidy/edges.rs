@@ -1,9 +1,9 @@
 //! Which crate may depend on which: dependencies run one way, and pure crates stay pure.
 //!
-//! The arrows of the architecture are in `layers`. A crate may use whatever it has an arrow to
-//! and everything beneath that, in normal and build dependencies. A dev-dependency may point
-//! anywhere but to a sibling, because siblings must not name each other at all; and those of a
-//! pure crate go down only, because what lies above one brings its siblings along.
+//! The arrows of the architecture are in `layers`. In normal and build dependencies, a crate may
+//! use the crates at its arrows and all crates below them. A dev-dependency may point anywhere but
+//! to a sibling. Those of a pure crate point downward only, because the crates above it depend on
+//! its siblings.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use super::Violation;
 use super::crates::{Crate, Dependency, PREFIX, short_name};
 use super::layers::{Layer, PURE, SIBLINGS, beneath, layer};
 
-/// What a pure crate may use from outside, and why that keeps it pure.
+/// The external crates that a pure crate may use, and why they are pure.
 const PURE_EXTERNAL: &[(&str, &str)] = &[
     ("arrayvec", "bounded inline storage, no allocation and no IO"),
     ("blake3", "a hash is a function of its input"),
     ("serde", "trait implementations without a format, behind a feature"),
-    ("thiserror", "writes error implementations at compile time and is not there at run time"),
+    ("thiserror", "writes error implementations at compile time, without a run-time part"),
 ];
 
-/// The crate that users name.
+/// The crate that users depend on.
 const FACADE: &str = "shardwright";
 
 /// Everything wrong with the dependencies and names of the crates.
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_and_what_is_beneath_them_are_allowed() {
+    fn crates_at_and_below_an_arrow_are_allowed() {
         use DependencyKind::{Build, Normal};
         assert!(allows("shardwright-frontier", "shardwright-contracts", Normal));
         assert!(allows("shardwright-engine", "shardwright-store", Normal));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_may_not_name_each_other_in_any_kind_of_dependency() {
+    fn siblings_may_not_depend_on_each_other_at_all() {
         use DependencyKind::{Build, Development, Normal};
         for kind in [Normal, Build, Development] {
             assert!(!allows("shardwright-frontier", "shardwright-coordination", kind));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_a_pure_crate_bring_in_nothing_from_above_it() {
+    fn tests_of_a_pure_crate_use_nothing_above_it() {
         use DependencyKind::Development;
         assert!(!allows("shardwright-frontier", "shardwright-engine", Development));
         assert!(!allows("shardwright-contracts", "shardwright-frontier", Development));

@@ -1,11 +1,11 @@
-//! The layers of the architecture, as a table of arrows that go down only.
+//! The layers of the architecture, as a table of downward arrows.
 
 use std::collections::BTreeSet;
 
 /// One crate and the arrows that leave it; names are without the common prefix.
 pub(crate) struct Layer {
     pub(crate) name: &'static str,
-    /// The crates it stands on; those beneath them follow from their own rows.
+    /// The crates that it depends on. The crates below them follow from their own rows.
     pub(crate) arrows: &'static [&'static str],
 }
 
@@ -41,14 +41,14 @@ const fn row(name: &'static str, arrows: &'static [&'static str]) -> Layer {
     Layer { name, arrows }
 }
 
-/// Groups of crates side by side, none of which may name another of its group.
+/// Groups of siblings. No crate may name another of its group.
 pub(crate) const SIBLINGS: &[&[&str]] =
     &[&["frontier", "coordination", "placement"], &["runs", "cluster"]];
 
-/// The pure crates: a result there depends on the arguments and nothing else.
+/// The pure crates: their results depend on the arguments alone.
 pub(crate) const PURE: &[&str] = &["contracts", "frontier", "coordination", "placement"];
 
-/// The crates that the simulator runs: all they do must be replayable, except in their module
+/// The crates that the simulator runs. All their actions must be replayable, except in the module
 /// `world`, which adapts the real runtime.
 pub(crate) const SIMULATED: &[&str] = &["engine", "runs", "cluster", "worker", "node"];
 
@@ -57,7 +57,7 @@ pub(crate) fn layer(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)
 }
 
-/// The crates a layer has an arrow to, and all that those stand on.
+/// The crates that a layer has an arrow to, and all crates below them.
 pub(crate) fn beneath(layer: &Layer) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     let mut pending = layer.arrows.to_vec();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
+    fn a_crate_is_above_everything_that_its_arrows_reach() {
         let names = |name| beneath(layer(name).unwrap()).into_iter().collect::<Vec<_>>();
         assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
         assert_eq!(names("engine"), ["contracts", "store"]);

@@ -1,11 +1,11 @@
-//! Links from one document to another lead somewhere.
+//! Links between documents lead to files that exist.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::Violation;
 use super::sources::Sources;
 
-/// Every link of a document to a file of the tree that `exists` does not know.
+/// Every link of a document to a file that does not exist.
 pub(crate) fn check(sources: &Sources, exists: impl Fn(&Path) -> bool) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in &sources.documents {
@@ -14,7 +14,7 @@ pub(crate) fn check(sources: &Sources, exists: impl Fn(&Path) -> bool) -> Vec<Vi
                 let file = resolved(path, target);
                 if !exists(&file) {
                     let what = format!("a link to {target}");
-                    let why = "there is no such file; write it or take the link out";
+                    let why = "there is no such file; add it or remove the link";
                     violations.push(Violation::new(path, line, what, why));
                 }
             }
@@ -23,7 +23,7 @@ pub(crate) fn check(sources: &Sources, exists: impl Fn(&Path) -> bool) -> Vec<Vi
     violations
 }
 
-/// The links of a line that lead into the tree, without the place within the file.
+/// The links of a line into the tree, without the anchor.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -32,7 +32,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
-/// The path of a link's target from the root, given the document that it stands in.
+/// The path of a link's target from the root, given its document.
 fn resolved(document: &Path, target: &str) -> PathBuf {
     let mut file = document.parent().map(Path::to_owned).unwrap_or_default();
     for component in Path::new(target).components() {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_file_that_is_not_there_is_a_violation() {
+    fn a_link_to_a_missing_file_is_a_violation() {
         let found = broken("README.md", "see\n[a](docs/a.md) and [b](docs/b.md)");
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("README.md:2: a link to docs/b.md"), "{found:?}");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_what_is_there_or_lies_outside_the_tree_pass() {
+    fn links_to_files_and_to_the_web_pass() {
         assert!(
             broken("README.md", "[a](docs/a.md#part) [c](crates/contracts) [d](#here)").is_empty()
         );

@@ -1,21 +1,25 @@
 //! `cargo xtask tidy`: the rules of the tree that neither the compiler nor Clippy checks.
 //!
-//! | rule | says |
+//! | rule | checks |
 //! |---|---|
 //! | `edges` | which crate may depend on which, and what a pure crate may use from outside |
 //! | `bans` | which crates have the Clippy settings that ban clocks, IO, chance and threads |
 //! | `sizes` | how long a file, a function and a line may be |
-//! | `words` | no switched-off test, no random `select!`, and words to use less and less |
-//! | `links` | a document's links lead somewhere |
+//! | `words` | no test is switched off, and no `select!` is random |
+//! | `prose` | no word hides the component or its verb |
+//! | `links` | a document's links lead to files that exist |
+//! | `commits` | the subject of a commit is `area: summary` within 72 characters |
 //!
-//! A rule takes the facts it judges as arguments and returns violations, so that its tests can
-//! show it a tree that breaks it.
+//! A rule takes facts as arguments and returns violations, so that a test can pass it a tree that
+//! breaks it.
 
 mod bans;
+mod commits;
 mod crates;
 mod edges;
 mod layers;
 mod links;
+mod prose;
 mod sizes;
 mod sources;
 mod words;
@@ -40,7 +44,9 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     violations.extend(bans::check(&crates, &sources));
     violations.extend(sizes.violations());
     violations.extend(words::check(&sources));
+    violations.extend(prose::check(&sources));
     violations.extend(links::check(&sources, |file| root.join(file).exists()));
+    violations.extend(commits::check(root));
     println!("{}", sizes.largest());
     for violation in &violations {
         println!("{violation}");

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::Violation;
 use super::sources::Sources;
 
-/// Lines of a file outside its test modules. Turn limits down, never up.
+/// Lines of a file before its tests. Lower the limits, never raise them.
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARACTERS_MAX: usize = 100;
 const SHOWN: usize = 10;
 
-/// What was measured, the largest first.
+/// The measured sizes, the largest first.
 #[derive(Default)]
 pub(crate) struct Sizes {
     files: Vec<(usize, PathBuf)>,
@@ -45,7 +45,7 @@ impl Sizes {
         sizes
     }
 
-    /// What is too long.
+    /// Everything that is too long.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let files = self.files.iter().filter(|(lines, _)| *lines > FILE_LINES_MAX);
         let files = files.map(|(lines, path)| {
@@ -62,7 +62,7 @@ impl Sizes {
         files.chain(functions).chain(self.long_lines.iter().cloned()).collect()
     }
 
-    /// The largest files and functions, which are the next to cut.
+    /// The largest files and functions.
     pub(crate) fn largest(&self) -> String {
         let mut lines = vec!["largest files (lines of code before tests):".to_owned()];
         for (count, path) in self.files.iter().take(SHOWN) {
@@ -94,7 +94,7 @@ fn holds_only_tests(path: &Path) -> bool {
         || path.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// The lines before the tests at the foot; Clippy sees to it that no code follows them.
+/// The lines before the tests at the end. Clippy ensures that no code follows them.
 fn code_lines(text: &str) -> usize {
     let mut lines = text.lines().peekable();
     let mut count = 0;
@@ -117,7 +117,7 @@ fn functions(text: &str) -> Vec<Function> {
         let Some(name) = function_name(line) else { continue };
         let indent = line.len() - line.trim_start().len();
         let is_same_depth = |line: &str| line.len() - line.trim_start().len() == indent;
-        // One that is over on its first line, or has no body, ends at its own depth as well.
+        // A function of one line, or without a body, ends at its own depth as well.
         let end = lines
             .iter()
             .skip(at)
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_do_not_count_where_they_stand_at_the_foot_or_alone() {
+    fn tests_do_not_count() {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    use b;\n".repeat(600));
         assert!(found(&("use a;\n".repeat(500) + &tests)).is_empty());
         assert_eq!(found(&("use a;\n".repeat(501) + &tests)).len(), 1);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_measured_wherever_they_stand() {
+    fn functions_are_measured_at_every_depth() {
         let methods = [
             "impl A {",
             "    pub(crate) async fn long() -> B {",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// All files that any rule looks at, by their path relative to the workspace root.
+/// All files that any rule checks, by their path relative to the workspace root.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) rust: BTreeMap<PathBuf, String>,

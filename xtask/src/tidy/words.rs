@@ -1,11 +1,9 @@
-//! Words that may not stand in the tree, or less and less often.
+//! Words of Rust code that must not occur.
 //!
 //! - `#[ignore]`: a test that is switched off proves nothing. (Clippy denies `todo!` and
 //!   `unimplemented!`.)
 //! - `select!` without `biased;` in a simulated crate: which ready branch wins would be random.
-//! - Words that hide the subject or the verb of a sentence. Each has a ceiling that only falls.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Violation;
@@ -13,28 +11,9 @@ use super::crates::short_name;
 use super::layers::SIMULATED;
 use super::sources::Sources;
 
-/// Words to avoid in comments, documents, messages and names, and how often each may occur. Lower a
-/// ceiling when a change goes below it; never raise one.
-const CEILINGS: &[(&str, usize)] = &[
-    ("anew", 88),
-    ("anybody", 47),
-    ("everybody", 32),
-    ("nobody", 421),
-    ("somebody", 152),
-    ("tell", 167),
-    ("telling", 7),
-    ("tells", 172),
-    ("told", 1448),
-    ("whoever", 315),
-    ("whomever", 0),
-];
-
-/// Where the words of a ceiling are listed, so that the list does not count.
-const THIS_FILE: &str = "xtask/src/tidy/words.rs";
-
-/// Everything wrong with the words of the tree.
+/// Every forbidden word of the code.
 pub(crate) fn check(sources: &Sources) -> Vec<Violation> {
-    let mut violations = over_ceiling(sources, CEILINGS);
+    let mut violations = Vec::new();
     for (path, text) in &sources.rust {
         violations.extend(ignored_tests(path, text));
         if is_simulated(path) {
@@ -42,30 +21,6 @@ pub(crate) fn check(sources: &Sources) -> Vec<Violation> {
         }
     }
     violations
-}
-
-fn over_ceiling(sources: &Sources, ceilings: &[(&str, usize)]) -> Vec<Violation> {
-    let mut counts: BTreeMap<&str, usize> = ceilings.iter().map(|(word, _)| (*word, 0)).collect();
-    let files = sources.rust.iter().chain(&sources.documents);
-    for (_, text) in files.filter(|(path, _)| **path != Path::new(THIS_FILE)) {
-        count(&text.to_lowercase(), &mut counts);
-    }
-    let over = ceilings.iter().filter_map(|(word, ceiling)| {
-        let count = counts.get(word).copied().unwrap_or_default();
-        let what = format!("the word `{word}` occurs {count} times");
-        let why = format!("at most {ceiling} are left; name the component and use its verb");
-        (count > *ceiling).then(|| Violation::new(Path::new(THIS_FILE), 1, what, why))
-    });
-    over.collect()
-}
-
-/// Counts words where they occur as a whole; parts of a name count as words.
-fn count(text: &str, counts: &mut BTreeMap<&str, usize>) {
-    for word in text.split(|letter: char| !letter.is_alphanumeric()) {
-        if let Some(count) = counts.get_mut(word) {
-            *count += 1;
-        }
-    }
 }
 
 fn ignored_tests(path: &Path, text: &str) -> Vec<Violation> {
@@ -124,20 +79,5 @@ mod tests {
         for path in ["crates/engine/tests/a.rs", "crates/cli/src/a.rs"] {
             assert!(found(path, random).is_empty(), "{path}");
         }
-    }
-
-    #[test]
-    fn a_word_over_its_ceiling_is_a_violation() {
-        let sources =
-            Sources::from_texts(&[("a.rs", "fn anew() {}\n// Anew."), ("b.md", "anew_x")]);
-        let found = |ceiling| over_ceiling(&sources, &[("anew", ceiling)]).len();
-        assert_eq!((found(2), found(3)), (1, 0));
-    }
-
-    #[test]
-    fn only_whole_words_count() {
-        let mut counts = BTreeMap::from([("told", 0)]);
-        count("told, retold, told_so and untold", &mut counts);
-        assert_eq!(counts["told"], 2);
     }
 }

@@ -1,11 +1,11 @@
-//! The text of a TLC configuration, as far as its properties are concerned.
+//! The properties in the text of a TLC configuration.
 
 use anyhow::{Result, bail};
 
 /// What introduces a property: of a state, and of a step or a behaviour.
 const KEYWORDS: [&str; 2] = ["INVARIANT ", "PROPERTY "];
 
-/// Notes what was reached and holds by construction, so it is no property.
+/// Records what was reached. It holds by construction, so it is no property.
 const WITNESSES: [&str; 2] = ["INVARIANT NoteStates", "ACTION_CONSTRAINT NoteSteps"];
 
 /// The names of the properties that a configuration checks, one on each line.
@@ -24,8 +24,8 @@ pub(crate) fn only(config: &str, wanted: &str) -> Result<String> {
     Ok(kept.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Whether the properties of a configuration speak of whole behaviours, which TLC does not name
-/// when it finds one violated.
+/// Whether the properties of a configuration are temporal. TLC does not name a violated temporal
+/// property.
 pub(crate) fn is_temporal(file: &str) -> bool {
     file.starts_with("liveness")
 }
@@ -50,13 +50,13 @@ mod tests {
     }
 
     #[test]
-    fn one_property_is_kept_and_everything_that_is_none() {
+    fn only_the_other_properties_are_removed() {
         assert_eq!(only(CONFIG, "B").unwrap(), "SPECIFICATION Spec\nPROPERTY B\n");
         assert_eq!(only(CONFIG, "A").unwrap(), "SPECIFICATION Spec\nINVARIANT A\n");
     }
 
     #[test]
-    fn a_property_that_is_not_checked_cannot_be_kept() {
+    fn an_unknown_property_is_an_error() {
         assert!(only(CONFIG, "C").is_err());
         assert!(only(CONFIG, "NoteStates").is_err());
     }

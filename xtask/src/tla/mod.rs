@@ -1,8 +1,8 @@
 //! `cargo xtask model --tla` and the step of the test command that checks the specification.
 //!
 //! TLC checks the modules in `specs/coordination` within the bounds of a configuration. Then it
-//! checks copies of them with one rule broken each, and must find every one of these defects by
-//! the property that the rule serves: a property that cannot fail proves nothing.
+//! checks copies of them with one broken rule each. Each of these defects must violate the property
+//! that the rule serves, because a property that cannot fail proves nothing.
 
 mod config;
 mod jar;
@@ -23,14 +23,14 @@ use mutation::Mutation;
 use report::{Report, Verdict};
 use tlc::{Effort, Tlc, TlcRun};
 
-/// Where the modules and configurations are, below the workspace root.
+/// The folder of the modules and configurations, below the workspace root.
 const SPECS: &str = "specs/coordination";
 
 /// Runs of TLC at a time where each is too short to use two threads.
 const AT_A_TIME: usize = 2;
 
-/// One configuration that must hold, and the number of states that it has. The number is fixed
-/// so that an edit which loses behaviours cannot pass unseen.
+/// One configuration that must hold, and its number of states. The number is fixed, so that an edit
+/// that loses behaviours is noticed.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     config: &'static str,
@@ -38,14 +38,14 @@ struct Check {
     distinct: u64,
 }
 
-/// What the test command checks.
+/// The configurations of the test command.
 const SMALL: &[Check] = &[
     Check { config: "small.cfg", module: "ShardRunCheck.tla", distinct: 27_693 },
     Check { config: "wide.cfg", module: "ShardRunCheck.tla", distinct: 5_499 },
     Check { config: "liveness.cfg", module: "ShardRunLiveness.tla", distinct: 5_580 },
 ];
 
-/// What takes too long for the test command.
+/// The configurations that take too long for the test command.
 const LARGE: &[Check] = &[
     Check { config: "large.cfg", module: "ShardRunCheck.tla", distinct: 329_505 },
     Check { config: "liveness_large.cfg", module: "ShardRunLiveness.tla", distinct: 22_152 },
@@ -72,7 +72,7 @@ fn prepare(metadata: &Metadata) -> Result<Tlc> {
     Ok(Tlc { jar, specs: metadata.workspace_root.join(SPECS).into_std_path_buf(), folder })
 }
 
-/// Checks one configuration after the other, then whether what must be reachable was reached.
+/// Checks all configurations, and that everything that must be reachable was reached.
 fn check_all(tlc: &Tlc, checks: &[Check], effort: Effort) -> Result<()> {
     let mut wanted = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -89,7 +89,7 @@ fn check_all(tlc: &Tlc, checks: &[Check], effort: Effort) -> Result<()> {
     }
     let never: Vec<&str> = wanted.difference(&seen).map(String::as_str).collect();
     if !never.is_empty() {
-        bail!("never reached, so nothing was proved of it: {}", never.join(", "));
+        bail!("never reached, so nothing is proved about them: {}", never.join(", "));
     }
     println!("witnesses: {} of {} seen", seen.len(), wanted.len());
     Ok(())
@@ -111,7 +111,8 @@ fn accept(report: &Report, distinct: u64) -> Result<()> {
     }
 }
 
-/// Runs TLC on every mutation and fails naming those that were not caught as the table says.
+/// Runs TLC on every mutation, and fails with the names of those that were not caught as the table
+/// states.
 fn catch_all(tlc: &Tlc, mutations: &[Mutation]) -> Result<()> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
@@ -138,7 +139,7 @@ fn catch_all(tlc: &Tlc, mutations: &[Mutation]) -> Result<()> {
         }
     }
     if !escaped.is_empty() {
-        bail!("planted defects that went unnoticed:\n{}", escaped.join("\n"));
+        bail!("planted defects that no property caught:\n{}", escaped.join("\n"));
     }
     println!("planted defects: all {} caught", outcomes.len());
     Ok(())
@@ -147,7 +148,7 @@ fn catch_all(tlc: &Tlc, mutations: &[Mutation]) -> Result<()> {
 fn catch(tlc: &Tlc, mutation: &Mutation) -> Result<String> {
     let Mutation { name, property, .. } = *mutation;
     let text = mutation.apply(&tlc.read(mutation::MODULE)?)?;
-    // Only the one property is checked, so that it is this one that sees the defect.
+    // Only this property is checked, so that it is the one that catches the defect.
     let config = config::only(&tlc.read(mutation.config)?, property)?;
     let tlc_run = TlcRun {
         name,
@@ -160,9 +161,9 @@ fn catch(tlc: &Tlc, mutation: &Mutation) -> Result<String> {
     match &report.verdict {
         Verdict::Violated(violated) if violated == property => {}
         Verdict::TemporalViolated if config::is_temporal(mutation.config) => {}
-        Verdict::Holds => bail!("{property} holds in spite of it, {}", report.summary()),
+        Verdict::Holds => bail!("{property} holds despite the defect, {}", report.summary()),
         Verdict::Violated(_) | Verdict::TemporalViolated | Verdict::Broken => {
-            bail!("{property} did not notice\n{}", report.error_text())
+            bail!("{property} did not catch the defect\n{}", report.error_text())
         }
     }
     Ok(format!("{property} ({:.1} s)", report.elapsed.as_secs_f64()))

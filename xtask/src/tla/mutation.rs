@@ -4,15 +4,15 @@ use anyhow::{Result, bail};
 
 use super::config;
 
-/// The module that is broken; the others only say how to check it.
+/// The module that is broken. The others only define how to check it.
 pub(crate) const MODULE: &str = "ShardRun.tla";
 
 const SMALL: &str = "small.cfg";
 const WIDE: &str = "wide.cfg";
 const LIVENESS: &str = "liveness.cfg";
 
-/// A defect: the property that must notice it, within which bounds, and a text that occurs once in
-/// the module with what replaces it.
+/// A defect: the property that must catch it, the bounds, and a text that occurs once in the module
+/// with its replacement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutation {
     pub(crate) name: &'static str,
@@ -22,14 +22,14 @@ pub(crate) struct Mutation {
     replace: &'static str,
 }
 
-/// Every defect that must be noticed.
+/// Every defect that must be caught.
 pub(crate) fn all() -> Vec<Mutation> {
     [LEASES, OP_LOG, SHARDS, RUNS].concat()
 }
 
 impl Mutation {
-    /// The module with the defect. A text that is not there, or there twice, is an error: the
-    /// table has to follow the module.
+    /// The module with the defect. If the text does not occur exactly once, this fails: the table
+    /// must follow the module.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
         match text.matches(self.find).count() {
             1 => Ok(text.replacen(self.find, self.replace, 1)),
@@ -272,8 +272,8 @@ const SHARDS: &[Mutation] = &[
         replace: "Unleased(kept)",
     },
     Mutation {
-        name: "child-claims-progress-nobody-made",
-        property: "CursorTellsTheTruth",
+        name: "child-starts-with-a-cursor",
+        property: "CursorMatchesWork",
         config: SMALL,
         find: r#"Fresh(boundary, kept.hi, s, "child", NoOp)"#,
         replace: r#"[Fresh(boundary, kept.hi, s, "child", NoOp) EXCEPT !.cursor = boundary]"#,

@@ -1,19 +1,19 @@
-//! What TLC printed, read.
+//! Parses the output of TLC.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Lines of a counterexample that are shown; the whole is in the file beside the run.
+/// The number of lines of a counterexample to print. The whole output is in a file of the run.
 const LINES_SHOWN: usize = 200;
 
-/// What TLC found out about a specification.
+/// The verdict of TLC on a specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every property holds in every state within the bounds.
     Holds,
     /// A property of states or steps, by name, does not hold.
     Violated(String),
-    /// A property of behaviours does not hold; TLC does not say which.
+    /// A temporal property does not hold. TLC does not name it.
     TemporalViolated,
     /// No verdict: the module does not parse, or an expression has no value.
     Broken,
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     pub(crate) generated: u64,
     pub(crate) distinct: u64,
     pub(crate) depth: u64,
-    /// Names that must come true somewhere, and those that did.
+    /// Names that must be reached somewhere, and those that were.
     pub(crate) wanted: BTreeSet<String>,
     pub(crate) seen: BTreeSet<String>,
     pub(crate) elapsed: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Reads the output of a run that took so long.
+    /// Parses the output of a run and its time.
     pub(crate) fn read(output: String, elapsed: Duration) -> Self {
         let counts = output.lines().find(|line| line.ends_with(", 0 states left on queue."));
         let depth = "The depth of the complete state graph search is ";
@@ -64,7 +64,7 @@ impl Report {
         )
     }
 
-    /// The output from the first error on, or its end where there is none.
+    /// The output from the first error on, or its end if there is none.
     pub(crate) fn error_text(&self) -> String {
         let lines: Vec<&str> = self.output.lines().collect();
         let error = lines.iter().position(|line| {
@@ -97,7 +97,7 @@ fn verdict(output: &str) -> Verdict {
     Verdict::Broken
 }
 
-/// The digits right before `what`, which TLC may group by commas.
+/// The digits right before `what`. TLC may group them by commas.
 fn number_before(line: &str, what: &str) -> u64 {
     let Some((before, _)) = line.split_once(what) else { return 0 };
     let digits = before.rsplit(' ').next().unwrap_or_default().replace(',', "");

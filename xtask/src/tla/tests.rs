@@ -1,4 +1,4 @@
-//! That the tables of this module, the specification and its description speak of the same.
+//! The tables of this module, the specification and its description agree.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn every_defect_can_be_planted_and_changes_the_module() {
 }
 
 #[test]
-fn every_defect_has_a_name_of_its_own_and_a_property_that_its_configuration_checks() {
+fn every_defect_has_its_own_name_and_a_checked_property() {
     let mut names = BTreeSet::new();
     for Mutation { name, property, config, .. } in mutation::all() {
         assert!(names.insert(name), "{name} twice");
@@ -94,7 +94,7 @@ fn a_configuration_is_accepted_only_with_its_number_of_states() {
 }
 
 #[test]
-fn a_violation_is_told_with_its_counterexample() {
+fn a_violation_shows_its_counterexample() {
     let violated = report("Error: Invariant LeavesTile is violated.\nState 1:\n");
     let message = format!("{:#}", accept(&violated, 4).unwrap_err());
     assert!(message.contains("LeavesTile") && message.contains("State 1:"), "{message}");

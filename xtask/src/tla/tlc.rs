@@ -16,10 +16,10 @@ pub(crate) struct Tlc {
     pub(crate) folder: PathBuf,
 }
 
-/// How long a run is expected to take, which decides what the JVM should do about it.
+/// The expected time of a run, which determines the options of the JVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Seconds: no time to optimise, one thread since others run beside it.
+    /// Seconds: without optimisation, and on one thread because others run beside it.
     Short,
     /// Less than a minute.
     Medium,
@@ -43,8 +43,8 @@ impl Tlc {
         fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
     }
 
-    /// Checks a copy. Its folder stays, with all that TLC printed, unless every property holds or
-    /// one was to be violated.
+    /// Checks a copy. Its folder and the output of TLC are kept, unless every property holds or one
+    /// was to be violated.
     pub(crate) fn run(&self, tlc_run: &TlcRun<'_>) -> Result<Report> {
         let name = format!("{}-{}", tlc_run.name, std::process::id());
         let folder = self.folder.join("work").join(name);
@@ -53,7 +53,7 @@ impl Tlc {
         let output = folder.join("output.txt");
         let (stdout, start) = (File::create(&output)?, Instant::now());
         let archive = self.archive(tlc_run);
-        // The status of a run that came to an end repeats what the output says, without names.
+        // The exit status of a finished run repeats the output, without names.
         let status = command(&self.jar, tlc_run, &folder, &archive)
             .stdin(Stdio::null())
             .stderr(stdout.try_clone()?)
@@ -71,13 +71,13 @@ impl Tlc {
             fs::remove_dir_all(&folder)?;
         } else {
             let (name, output) = (tlc_run.name, output.display());
-            println!("{name}: TLC ended with {status}; all that it printed is in {output}");
+            println!("{name}: TLC ended with {status}; its output is in {output}");
         }
         Ok(report)
     }
 
-    /// Loaded classes, kept for the next start of the JVM. The first of the longer runs makes the
-    /// archive, since these come one at a time.
+    /// An archive of loaded classes for the next start of the JVM. The first of the longer runs
+    /// creates it, because these run one at a time.
     fn archive(&self, tlc_run: &TlcRun<'_>) -> Option<String> {
         let archive = self.folder.join("classes.jsa");
         let option = if archive.exists() {
@@ -119,10 +119,10 @@ fn command(jar: &Path, tlc_run: &TlcRun<'_>, folder: &Path, archive: &Option<Str
     };
     let mut command = Command::new("java");
     command.args(options).args(archive);
-    // TLC unpacks its standard modules there, and two at a time would do it to the same files.
+    // TLC unpacks its standard modules there, and two runs would write the same files.
     command.arg("-Djava.io.tmpdir=.").arg("-cp").arg(jar).arg("tlc2.TLC");
-    // A run that has ended and a world without work are no deadlocks. The choice of fingerprint
-    // is left to chance by default, which would make a rare collision a rare failure.
+    // The end of a run and a state without work are no deadlocks. By default TLC chooses its
+    // fingerprint at random, which would make a rare collision a rare failure.
     command.args(["-deadlock", "-fp", "0", "-workers", workers]);
     command.args(["-metadir", "states", "-config", "model.cfg", tlc_run.module]);
     command.current_dir(folder);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_longer_run_makes_the_archive_of_classes_and_all_later_ones_use_it() {
+    fn the_first_longer_run_creates_the_archive_of_classes() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().to_owned();
         let tlc = Tlc { jar: PathBuf::new(), specs: PathBuf::new(), folder };

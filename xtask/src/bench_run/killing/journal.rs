@@ -1,4 +1,4 @@
-//! What commands wrote down about what they were given.
+//! The items that commands have logged.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -16,12 +16,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Nothing is read yet, and nothing need be there.
+    /// A journal that is not read yet. The file need not exist.
     pub(super) fn new(path: PathBuf, items: usize) -> Self {
         Self { path, read_to: 0, counts: vec![0; items], distinct: 0 }
     }
 
-    /// Reads what has come since. Gives how many numbers there are, each counted once.
+    /// Reads the new lines. Returns the number of different numbers so far.
     pub(super) fn read(&mut self) -> Result<usize> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -31,7 +31,7 @@ impl Journal {
         file.seek(SeekFrom::Start(self.read_to))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        // The last line may not be whole yet.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
         self.read_to += whole.len() as u64;
         for line in whole.lines() {
