@@ -10,11 +10,11 @@ use shardwright_frontier::{
 };
 
 fn main() -> anyhow::Result<()> {
-    print!("{}", story()?);
+    print!("{}", steps()?);
     Ok(())
 }
 
-fn story() -> anyhow::Result<String> {
+fn steps() -> anyhow::Result<String> {
     let mut out = String::new();
     let (mut one, mut two) = (KeyBuf::new(), KeyBuf::new());
     writeln!(out, "Work is cut into shards: ranges of keys, compared byte by byte.")?;
@@ -25,7 +25,7 @@ fn story() -> anyhow::Result<String> {
     writeln!(out, "the path photos/2024/07 as a key: {}", one.as_bytes().escape_ascii())?;
     writeln!(out, "the pair (bob, amy) as a key:     {}", two.as_bytes().escape_ascii())?;
 
-    // Arithmetic on such keys finds the next one, and a place to cut between two.
+    // Arithmetic on keys finds the successor of a key, and a midpoint between two.
     let next = key_successor(b"photos/2024", &mut one).unwrap_or_default().escape_ascii();
     writeln!(out, "the next key after photos/2024:   {next}")?;
     let middle = byte_midpoint(b"photos/a", b"photos/q", &mut two).unwrap_or_default();
@@ -42,8 +42,8 @@ fn story() -> anyhow::Result<String> {
         writeln!(out, "shard {id} of a new run:             {}", describe(shard.spec)?)?;
     }
 
-    // A worker that is behind keeps the left part and leaves the right one to somebody else.
-    let Some(photos) = shards.first() else { anyhow::bail!("nothing was staged") };
+    // A slow worker keeps the left part. The right part becomes a shard of its own.
+    let Some(photos) = shards.first() else { anyhow::bail!("the builder staged no shard") };
     let mut metadata = [MetadataBuf::new(), MetadataBuf::new()];
     let plan = plan_hinted_split_residual(photos.spec, photos.cursor, b"photos/m", &mut metadata)?;
     writeln!(out, "shard 0 is split; it keeps:       {}", describe(plan.narrowed())?)?;
@@ -51,7 +51,7 @@ fn story() -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// What a shard's range stands for, in words.
+/// Describes the range of a shard.
 fn describe(spec: ShardSpecRef<'_>) -> anyhow::Result<String> {
     Ok(match decode_hint(spec)? {
         ShardHint::Prefix { prefix } => format!("every key below {}", prefix.escape_ascii()),
@@ -68,7 +68,7 @@ fn describe(spec: ShardSpecRef<'_>) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn tells_its_story() -> anyhow::Result<()> {
+    fn prints_each_step() -> anyhow::Result<()> {
         let expected = [
             "Work is cut into shards: ranges of keys, compared byte by byte.",
             "the path photos/2024/07 as a key: photos/2024/07",
@@ -82,7 +82,7 @@ mod tests {
             "shard 0 is split; it keeps:       keys from photos/ up to photos/m",
             "and a new shard gets:             keys from photos/m up to photos0",
         ];
-        assert_eq!(super::story()?.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(super::steps()?.lines().collect::<Vec<_>>(), expected);
         Ok(())
     }
 }

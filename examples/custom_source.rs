@@ -1,4 +1,4 @@
-//! A source of your own: the numbers below a bound, squared.
+//! A custom source: the numbers below a bound, squared.
 //!
 //! `cargo run --release --example custom_source -- FOLDER COUNT`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -6,7 +6,7 @@
 use shardwright::{Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position};
 use shardwright::{Outcome, Shardwright};
 
-/// The numbers below a bound. Their keys are their bytes, big-endian, so that they sort.
+/// The numbers below a bound. A key is a number in big-endian bytes, so keys sort like numbers.
 struct Numbers(u64);
 
 impl Connector for Numbers {
@@ -23,7 +23,7 @@ impl Connector for Numbers {
     }
 }
 
-/// The first number whose key is not below some bytes.
+/// The first number whose key is at or after some bytes.
 fn number_at(bytes: &[u8]) -> u64 {
     let mut key = [0; 8];
     key.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn every_number_is_squared_once_by_two_processes_together() {
+    async fn two_tasks_square_every_number_once() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().to_str().unwrap();
         let (one, other) = tokio::join!(square(folder, 5_000), square(folder, 5_000));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_source_keeps_what_a_connector_promises() {
+    async fn source_passes_the_connector_conformance_suite() {
         conformance::check(&Numbers(1_000)).await;
     }
 }

@@ -1,4 +1,6 @@
-//! A file of numbers, each worked on by one process at a time, however often it is killed.
+//! A run over a file of numbers that survives any number of kills.
+//!
+//! It uses the crates below the facade: a coordinator, a connector and a worker.
 //!
 //! Run it, kill it, run it again, in as many terminals as you like:
 //! `cargo run --example durable_run -- /tmp/numbers`
@@ -15,7 +17,9 @@ use shardwright_engine::TokioEnv;
 use shardwright_runs::FileCoordinator;
 use shardwright_worker::connector::{Connector as _, Item, Payload};
 use shardwright_worker::sink::NullSink;
-use shardwright_worker::{ItemFailure, RunOutcome, Worker, WorkerOptions, create_run, each};
+use shardwright_worker::{
+    ItemFailure, RunOutcome, Worker, WorkerOptions, create_run, each, first_shards,
+};
 
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);
 const RUN: RunId = RunId::from_raw(1);
@@ -35,23 +39,23 @@ async fn work(folder: &Path) -> anyhow::Result<RunOutcome> {
     write_at_once(&folder.join("rows"), &rows)?;
     let connector = LineConnector::open(folder.join("rows")).await?;
     let coordinator = FileCoordinator::in_folder(folder.join("state")).await?;
-    // Whoever comes first makes the run; for all others it is there.
+    // The first process creates the run. For later processes the call changes nothing.
     let config = RunConfig::try_new(CursorSemantics::Completed, 10_000, None)?;
     let ranges = connector.initial_ranges(12).await?;
-    create_run(&coordinator, TENANT, RUN, config, &ranges).await?;
+    create_run(&coordinator, TENANT, RUN, config, &first_shards(&ranges)).await?;
     let handler = each(move |item| std::future::ready(solve(&item, &results)));
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator)
-        .env(TokioEnv::current().ok_or_else(|| anyhow::anyhow!("there is no runtime"))?)
+        .env(TokioEnv::current().ok_or_else(|| anyhow::anyhow!("no tokio runtime"))?)
         .connector(connector)
         .handler(handler)
         .sink(NullSink)
-        // A kill repeats at most this much; and no number is to blame for kills.
+        // A kill repeats at most this many items. No item is parked because of kills.
         .options(WorkerOptions { commit_items: 10, crash_limit: u32::MAX, ..Default::default() });
     Ok(worker.run().await?)
 }
 
-/// The result is a file, so that to do it again is the same as to do it once.
+/// Writes the result to a file of its own, so a repetition has no further effect.
 fn solve(item: &Item, results: &Path) -> Result<Vec<u8>, ItemFailure> {
     let Payload::Row { number, .. } = &item.payload else { return Ok(Vec::new()) };
     let written = write_at_once(&results.join(number.to_string()), &steps(*number).to_string());
@@ -65,7 +69,7 @@ fn write_at_once(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-/// How often a number has to be halved, or tripled and raised by one, until it is 1.
+/// The length of the Collatz sequence from a number to 1.
 fn steps(mut number: u64) -> u64 {
     let mut steps = 0;
     while number > 1 {
@@ -92,10 +96,10 @@ mod tests {
 
     const FOLDER: &str = "DURABLE_RUN_FOLDER";
     const KILLS: usize = 30;
-    /// How long a process may take for what is sure to come.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// The timeout for work that must happen.
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// What the other test starts, to kill it.
+    /// The process that the other test starts and kills.
     #[test]
     fn one_process() {
         let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -113,7 +117,7 @@ mod tests {
             .unwrap()
     }
 
-    /// How many results there are.
+    /// The number of results.
     fn done(folder: &Path) -> usize {
         let Ok(results) = fs::read_dir(folder.join("results")) else { return 0 };
         results.flatten().filter(|file| file.path().extension().is_none()).count()
@@ -122,19 +126,19 @@ mod tests {
     #[derive(Default)]
     struct Kills {
         all: usize,
-        /// Those that came while it worked.
+        /// Kills while the process had work in progress.
         at_work: usize,
     }
 
     impl Kills {
-        /// Starts a process, and kills it when it has done some work, or when it has just begun.
+        /// Starts a process and kills it after some work, or right after its start.
         fn one_more(&mut self, folder: &Path) {
             let mut child = start(folder);
             let (begin, before) = (Instant::now(), done(folder));
             let (work, time) = if fastrand::u8(..5) == 0 {
                 (usize::MAX, Duration::from_millis(fastrand::u64(..30)))
             } else {
-                (fastrand::usize(1..120), PATIENCE)
+                (fastrand::usize(1..120), TIMEOUT)
             };
             while begin.elapsed() < time && done(folder) - before < work {
                 if child.try_wait().unwrap().is_some() {
@@ -142,17 +146,17 @@ mod tests {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let had_begun = done(folder) > before;
+            let was_at_work = done(folder) > before;
             child.kill().unwrap();
             if !child.wait().unwrap().success() {
                 self.all += 1;
-                self.at_work += usize::from(had_begun);
+                self.at_work += usize::from(was_at_work);
             }
         }
     }
 
     #[test]
-    fn thirty_kills_change_nothing_about_the_outcome() {
+    fn thirty_kills_do_not_change_the_outcome() {
         let expected: u64 = (0..NUMBERS).map(steps).sum();
         let mut kills = Kills::default();
         while kills.all < KILLS {
@@ -168,6 +172,6 @@ mod tests {
             assert_eq!(report, format!("{NUMBERS} numbers, {expected} steps"));
         }
         let Kills { all, at_work } = kills;
-        assert!(at_work * 2 > all, "only {at_work} of {all} kills came while there was work");
+        assert!(at_work * 2 > all, "only {at_work} of {all} kills hit a process at work");
     }
 }

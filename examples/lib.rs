@@ -1,6 +1,10 @@
 //! Runnable examples of Shardwright, one idea per file beside this one.
 
-/// Compiles and runs the code in the README.
+/// Compiles the Rust blocks of the pages.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/clusters.md")]
+    struct Clusters;
+}

@@ -1,5 +1,5 @@
-//! A job of your own over the lines of a file. Leases, checkpoints, splits of what is slow, and
-//! resuming after a kill are the library's work.
+//! A job over the lines of a file. Leases, checkpoints, splits of slow shards and resuming after a
+//! kill are the library's work.
 //!
 //! Run it, kill it, run it again, in as many terminals as you like:
 //! `cargo run --release --example library_job`
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Something to work on, unless it is there.
+/// Writes the input unless it exists.
 fn write_numbers(folder: &Path, count: u64) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let file = folder.join("numbers.txt");
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn every_number_is_squared_once_by_two_processes_together() {
+    async fn two_tasks_square_every_number_once() {
         let folder = tempfile::tempdir().unwrap();
         write_numbers(folder.path(), 5_000).unwrap();
         let (one, other) = tokio::join!(square(folder.path()), square(folder.path()));

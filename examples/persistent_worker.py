@@ -3,19 +3,19 @@
 import json
 import os
 
-told, answers = os.fdopen(3), os.fdopen(4, "w")
+requests, answers = os.fdopen(3), os.fdopen(4, "w")
 
 
-def say(**message):
+def answer(**message):
     print(json.dumps(message), file=answers, flush=True)
 
 
-say(type="hello", version=1)
-for line in told:
+answer(type="hello", version=1)
+for line in requests:
     message = json.loads(line)
     if message["type"] != "item":
         continue
     try:
-        say(type="done", id=message["id"], output=str(os.path.getsize(message["item"])))
+        answer(type="done", id=message["id"], output=str(os.path.getsize(message["item"])))
     except OSError as error:
-        say(type="failed", id=message["id"], detail=str(error), retry=False)
+        answer(type="failed", id=message["id"], detail=str(error), retry=False)

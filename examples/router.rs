@@ -7,20 +7,20 @@ use shardwright_contracts::ShardId;
 use shardwright_frontier::{EntityId, EntityIdRange, ShardRouter};
 
 fn main() -> anyhow::Result<()> {
-    print!("{}", story()?);
+    print!("{}", routes()?);
     Ok(())
 }
 
-fn story() -> anyhow::Result<String> {
+fn routes() -> anyhow::Result<String> {
     let mut out = String::new();
     let to = |router: &ShardRouter, id| router.route(EntityId::from(id)).as_raw();
-    writeln!(out, "A router tells which shard owns an id: always the same one, and only one.")?;
+    writeln!(out, "A router maps each id to exactly one shard, always the same.")?;
 
-    // One shard: everything is in it.
+    // One shard owns all ids.
     let single = ShardRouter::single();
     writeln!(out, "single:  id 42 is in shard {}", to(&single, 42))?;
 
-    // By hash: even use of all shards, no boundaries to care for.
+    // By hash: ids spread evenly, without boundaries to maintain.
     let hash = ShardRouter::hash(8)?;
     for id in [41, 42, 43] {
         writeln!(out, "hash:    id {id} is in shard {} of 8", to(&hash, id))?;
@@ -33,7 +33,7 @@ fn story() -> anyhow::Result<String> {
     }
     writeln!(out, "hash:    80,000 ids: {counts:?}")?;
 
-    // By range: you decide what lives where. The order in which you list the ranges is free.
+    // By range: you choose the boundaries. Ranges may be listed in any order.
     let range = |start, end| EntityIdRange { start, end };
     let by_range = ShardRouter::range(vec![
         (ShardId::from_raw(2), range(1_000_000, u64::MAX)),
@@ -43,7 +43,7 @@ fn story() -> anyhow::Result<String> {
         writeln!(out, "ranges:  id {id} is in shard {}", to(&by_range, id))?;
     }
 
-    // A table that would lose or share an id is refused, with the reason.
+    // A table with a gap or an overlap is rejected.
     let gap = [(1, range(0, 10)), (2, range(20, u64::MAX))];
     let overlap = [(1, range(0, 10)), (2, range(9, u64::MAX))];
     for table in [gap, overlap] {
@@ -58,9 +58,9 @@ fn story() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn tells_its_story() -> anyhow::Result<()> {
+    fn prints_each_route() -> anyhow::Result<()> {
         let expected = [
-            "A router tells which shard owns an id: always the same one, and only one.",
+            "A router maps each id to exactly one shard, always the same.",
             "single:  id 42 is in shard 0",
             "hash:    id 41 is in shard 6 of 8",
             "hash:    id 42 is in shard 5 of 8",
@@ -72,7 +72,7 @@ mod tests {
             "refused: no range owns the ids from 10 up to 20",
             "refused: two ranges own the ids from 9 through 9",
         ];
-        assert_eq!(super::story()?.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(super::routes()?.lines().collect::<Vec<_>>(), expected);
         Ok(())
     }
 }

@@ -1,8 +1,7 @@
 //! The programs of a counter service, meant to be copied.
 //!
-//! `src/bin/node.rs` is the program that serves counters, and `src/bin/gate.rs` the one through
-//! which clients call them. What a counter is, and how it is stored so that a replaced node can
-//! write nothing, is in the crate `shardwright-demo`.
+//! `src/bin/node.rs` serves counters, and `src/bin/gate.rs` accepts the calls of clients. The crate
+//! `shardwright-demo` defines the counter and its storage, which rejects writes of a replaced node.
 #![forbid(unsafe_code)]
 
 mod server;

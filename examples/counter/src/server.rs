@@ -13,35 +13,35 @@ use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
 use shardwright_store::Store;
 use tokio::net::TcpListener;
 
-/// What both programs are told.
+/// The options of both programs.
 #[derive(Args, Clone, Debug)]
 pub struct ServerArguments {
-    /// Where the cluster and its counters are kept: `file:FOLDER` or `etcd://HOST:PORT[,…]`.
+    /// Store URL: `file:FOLDER` or `etcd://HOST:PORT[,…]`.
     #[arg(long, default_value = "file:counters")]
     pub store: StoreChoice,
-    /// Which cluster.
+    /// Name of the cluster.
     #[arg(long, default_value = "counters")]
     pub cluster: String,
-    /// Where to receive calls.
+    /// Listen for calls on HOST:PORT. Port 0 selects a free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub listen: String,
-    /// How other processes reach that [default: where it listens].
+    /// Address at which other processes reach this one [default: the listen address].
     #[arg(long)]
     pub address: Option<String>,
-    /// How many shards a new cluster has.
+    /// Number of shards of a new cluster.
     #[arg(long, default_value_t = 64)]
     pub shards: u32,
-    /// How long the same nodes must have been there before shards are spread over them.
+    /// Place shards after the membership has been stable for so many milliseconds.
     #[arg(long, default_value_t = 1_000)]
     pub stability_ms: u64,
 }
 
-/// Which store.
+/// A store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// A folder of this machine.
+    /// A folder on this machine.
     File(PathBuf),
-    /// The members of an etcd.
+    /// The members of an etcd cluster.
     Etcd(Vec<String>),
 }
 
@@ -60,20 +60,20 @@ impl FromStr for StoreChoice {
 }
 
 impl ServerArguments {
-    /// Opens the cluster, and makes it if it is not there.
+    /// Opens the cluster. Creates it if it does not exist.
     pub async fn open<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(self.shards)?);
         config.cluster_state_stability_duration_ms = self.stability_ms;
         let mut options = ClusterOptions::new(ClusterName::parse(&self.cluster)?, config);
         if matches!(self.store, StoreChoice::Etcd(_)) {
-            // There, all keys have a prefix already.
+            // The etcd store already adds a prefix to all keys.
             options.keys = Keyspace::bare();
         }
-        let env = TokioEnv::current().context("there is no runtime")?;
+        let env = TokioEnv::current().context("no tokio runtime")?;
         Ok(Cluster::open(store, env, options).await?)
     }
 
-    /// Listens, and says how others reach that.
+    /// Listens, and returns the address for other processes.
     pub async fn listen(&self) -> anyhow::Result<(TcpListener, NodeAddress)> {
         let listener = TcpListener::bind(&self.listen).await?;
         let address = match &self.address {
@@ -82,7 +82,7 @@ impl ServerArguments {
                 let local = listener.local_addr()?;
                 anyhow::ensure!(
                     !local.ip().is_unspecified(),
-                    "{local} is every address of this machine: say --address, how others reach it"
+                    "{local} is every address of this machine; set --address to the one to call"
                 );
                 NodeAddress::parse(&local.to_string())?
             }
@@ -91,30 +91,29 @@ impl ServerArguments {
     }
 }
 
-/// Waits until a node is told to go. One that fails before that serves nothing any more, and
-/// whoever started it has to know.
+/// Waits for the stop signal. Returns an error if the node fails before it.
 pub async fn serve_until(
-    told: impl Future<Output = io::Result<()>>,
+    stop: impl Future<Output = io::Result<()>>,
     mut state: watch::Receiver<NodeState>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         biased;
-        told = told => Ok(told?),
+        stopped = stop => Ok(stopped?),
         _ = state.wait_for(|state| *state == NodeState::Failed) => {
-            anyhow::bail!("the node has failed; others get its shards when its session is over")
+            anyhow::bail!("the node has failed; other nodes claim its shards when its session ends")
         }
     }
 }
 
-/// Tells what a node or a gate tries in vain, whenever there is something new to tell.
-pub async fn follow_notices(mut notices: watch::Receiver<RetryNotices>, tell: impl Fn(String)) {
-    let mut told = 0;
+/// Reports each activity that a node or a gate has to retry.
+pub async fn follow_notices(mut notices: watch::Receiver<RetryNotices>, report: impl Fn(String)) {
+    let mut reported = 0;
     loop {
-        let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
+        let new: Vec<_> = notices.borrow_and_update().after(reported).cloned().collect();
         for notice in new {
-            told = notice.number;
+            reported = notice.number;
             let (what, times, why) = (notice.activity.name(), notice.times, notice.why);
-            tell(format!("tries in vain to {what}, {times} times by now: {why}"));
+            report(format!("failed {times} times to {what}: {why}"));
         }
         if notices.changed().await.is_err() {
             return;
@@ -122,7 +121,8 @@ pub async fn follow_notices(mut notices: watch::Receiver<RetryNotices>, tell: im
     }
 }
 
-/// How long a server goes on after it has nothing left to serve: somebody may not know yet.
+/// How long a server keeps answering after it has handed over its shards. Gates may still have to
+/// learn of the new owners.
 pub const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -132,10 +132,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_node_that_fails_does_not_wait_to_be_told() {
-        let (says, state) = watch::channel(NodeState::Serving);
+    async fn a_failed_node_does_not_wait_for_a_signal() {
+        let (states, state) = watch::channel(NodeState::Serving);
         assert!(serve_until(ready(Ok(())), state.clone()).await.is_ok());
-        says.send_replace(NodeState::Failed);
+        states.send_replace(NodeState::Failed);
         assert!(serve_until(pending(), state).await.is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The service as its users have it: two nodes, a gate, and clients over HTTP and gRPC.
+//! The service as users run it: two nodes, a gate, and clients over HTTP and gRPC.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,9 +16,9 @@ use shardwright_api::wire::gate::gate_client::GateClient;
 /// A program that runs until this is dropped.
 struct Program {
     child: Child,
-    /// What it says first.
+    /// Its first line of output.
     greeting: String,
-    /// Where it says more.
+    /// Kept open, so that the program can print more.
     _output: BufReader<ChildStdout>,
 }
 
@@ -73,7 +73,7 @@ fn http(address: &str, object: &str, method: &str, body: &str) -> (u16, String) 
 }
 
 #[tokio::test]
-async fn counters_outlive_the_nodes_that_serve_them() {
+async fn counters_outlive_their_nodes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let mut first = Program::node(folder);
@@ -84,8 +84,8 @@ async fn counters_outlive_the_nodes_that_serve_them() {
 
     assert_eq!(http(web, "visits", "add", "5"), (200, "5".to_owned()));
     assert_eq!(http(web, "visits", "add", "-2"), (200, "3".to_owned()));
-    let (status, told) = http(web, "visits", "add", "many");
-    assert!(status >= 400 && told.contains("add wants a number"), "{status} {told}");
+    let (status, answer) = http(web, "visits", "add", "many");
+    assert!(status >= 400 && answer.contains("must be an integer"), "{status} {answer}");
 
     let mut client = GateClient::connect(format!("http://{grpc}")).await.unwrap();
     let mut get = async |object: &str| {
@@ -101,17 +101,17 @@ async fn counters_outlive_the_nodes_that_serve_them() {
     assert_eq!(get("visits").await, "3");
     assert_eq!(get("shard#7/visits").await, "0");
 
-    // The first node goes, properly; another comes, and has what was stored.
+    // A second node starts and the first one stops. The second serves the stored values.
     let _second = Program::node(folder);
     let id = rustix::process::Pid::from_child(&first.child);
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-    assert!(first.ends(), "a node that is told to go hands over and goes");
+    assert!(first.ends(), "a node that gets SIGTERM hands over and ends");
     assert_eq!(get("visits").await, "3");
     assert_eq!(http(web, "visits", "add", "1"), (200, "4".to_owned()));
 }
 
 #[test]
-fn nobody_is_told_an_address_at_which_nobody_can_be_reached() {
+fn an_address_that_cannot_be_called_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let everywhere = ["--listen", "0.0.0.0:0"];
@@ -119,10 +119,10 @@ fn nobody_is_told_an_address_at_which_nobody_can_be_reached() {
         let mut command = Command::new(program);
         let output = command.args(["--store", &format!("file:{folder}")]).args(everywhere).output();
         let output = output.unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("say --address"), "{told}");
-        let said = [&everywhere[..], &["--address", "localhost:7000"]].concat();
-        let reached = Program::start(program, folder, &said);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains("set --address"), "{error}");
+        let flags = [&everywhere[..], &["--address", "localhost:7000"]].concat();
+        let reached = Program::start(program, folder, &flags);
         assert!(reached.greeting.contains(" localhost:7000 "), "{}", reached.greeting);
     }
 }

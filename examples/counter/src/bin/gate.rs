@@ -1,8 +1,8 @@
-//! A gate: the door for clients, over gRPC and HTTP. Start as many as you like.
+//! A gate: accepts the calls of clients over gRPC and HTTP. Start any number of them.
 //!
 //! `curl -d 5 http://ADDRESS/call/Counter/visits/add` adds 5 to the counter `visits`.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a program that tells what it does")]
+#![allow(clippy::print_stdout, reason = "a program reports to its terminal")]
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Where to receive calls over HTTP.
+    /// Listen for HTTP calls on HOST:PORT. Port 0 selects a free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     http: String,
 }
@@ -46,17 +46,17 @@ async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> 
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
     println!("gate {address} takes calls, over HTTP at {}", http.local_addr()?);
-    drop(tokio::spawn(follow_notices(gate.notices(), move |told| {
-        println!("gate {address} {told}")
+    drop(tokio::spawn(follow_notices(gate.notices(), move |notice| {
+        println!("gate {address} {notice}")
     })));
 
-    let (stop, told) = watch::channel(());
-    let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };
-    let http = tokio::spawn(serve_http(http, gate.service(), until(told.clone())));
-    let grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(told)));
+    let (stop, stopped) = watch::channel(());
+    let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    let http = tokio::spawn(serve_http(http, gate.service(), until(stopped.clone())));
+    let grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(stopped)));
     terminated().await?;
     gate.close();
-    // Whoever is being answered gets the answer.
+    // Calls in flight are answered before the servers end.
     drop(stop);
     http.await??;
     Ok(grpc.await??)

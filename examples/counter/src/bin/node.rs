@@ -1,6 +1,6 @@
-//! A node: serves the counters of the shards that it has. Start as many as you like.
+//! A node: serves the counters in its shards. Start any number of them.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a program that tells what it does")]
+#![allow(clippy::print_stdout, reason = "a program reports to its terminal")]
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Result<()> {
-    // The counters are in the same store as the cluster. They need not be.
+    // Counters and cluster share a store here. They could use two.
     let store = Arc::new(store);
     let counters = Counters::new(Arc::clone(&store), &arguments.cluster);
     let cluster = arguments.open(store).await?;
@@ -43,18 +43,19 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     let transport = Arc::new(GrpcTransport::default());
     let options = NodeOptions::default();
     let node = Node::start(cluster, address.clone(), counters.types(), transport, options).await?;
-    let (stop, told) = oneshot::channel::<()>();
+    let (stop, stopped) = oneshot::channel::<()>();
     let service = node.service();
-    let server = tokio::spawn(serve_node(listener, service, async { drop(told.await) }));
+    let server = tokio::spawn(serve_node(listener, service, async { drop(stopped.await) }));
     println!("node {address} serves counters");
-    let who = address.clone();
-    drop(tokio::spawn(follow_notices(node.notices(), move |told| println!("node {who} {told}"))));
+    let name = address.clone();
+    let report = move |notice: String| println!("node {name} {notice}");
+    drop(tokio::spawn(follow_notices(node.notices(), report)));
 
     serve_until(terminated(), node.state()).await?;
-    // Every shard is handed over before the node goes. Nobody's call fails of that.
+    // The node hands over every shard before it leaves, so no call fails.
     let ended = node.drain().await;
-    anyhow::ensure!(ended == NodeState::Left, "node {address} has not handed everything over");
-    println!("node {address} has handed everything over");
+    anyhow::ensure!(ended == NodeState::Left, "node {address} has not handed over all shards");
+    println!("node {address} has handed over all shards");
     tokio::time::sleep(LINGER).await;
     drop(stop);
     Ok(server.await??)
