@@ -200,6 +200,7 @@ fn wrong_blocks_are_errors() {
         ("```console\n$ false\n```\n", "exit code 1, expected 0"),
         ("```console\n$ true # exit code 3\n```\n", "exit code 0, expected 3"),
         ("```console\n$ cargo xtask no-such-chore\n```\n", "no chore `no-such-chore`"),
+        ("```console\n$ cargo add a --path ../shardwright/crates/cli\n```\n", "does not name a"),
         ("```console\n$ cargo bench -p no-such-crate\n```\n", "no package `no-such-crate`"),
     ] {
         let errors = errors(text);

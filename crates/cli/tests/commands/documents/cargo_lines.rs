@@ -16,6 +16,7 @@ pub(super) fn check(line: &str, output: &[&str]) -> Result<(), String> {
     };
     match words.get(1).copied() {
         Some("xtask") => return chore(words.get(2).copied().unwrap_or_default()),
+        Some("add") => return added(words.get(2).copied().unwrap_or_default(), after("--path")),
         Some("run" | "bench" | "build" | "install" | "mutants" | "nextest" | "test") => {}
         _ => return Err(format!("unknown cargo command: {line}")),
     }
@@ -41,6 +42,23 @@ fn chore(name: &str) -> Result<(), String> {
     let source = fs::read_to_string(root().join("xtask/src/main.rs")).unwrap();
     let is_known = [" {", ","].iter().any(|end| source.contains(&format!("\n    {variant}{end}")));
     if is_known { Ok(()) } else { Err(format!("no chore `{name}`")) }
+}
+
+/// A crate of this repository is at the path that the page names. Any other is one that the
+/// workspace uses, too.
+fn added(name: &str, path: Option<&str>) -> Result<(), String> {
+    let manifest = match path {
+        Some(path) => {
+            let folder = path.strip_prefix("../shardwright/");
+            format!("{}/Cargo.toml", folder.ok_or_else(|| format!("not in a clone: {path}"))?)
+        }
+        None => "Cargo.toml".to_owned(),
+    };
+    exists(manifest.clone())?;
+    let line = if path.is_some() { format!("name = \"{name}\"") } else { format!("{name} = ") };
+    let text = fs::read_to_string(root().join(&manifest)).unwrap();
+    let is_named = text.lines().any(|found| found.starts_with(&line));
+    if is_named { Ok(()) } else { Err(format!("{manifest} does not name {name}")) }
 }
 
 fn is_package(name: &str) -> Result<(), String> {
