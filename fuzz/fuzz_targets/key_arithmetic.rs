@@ -1,4 +1,4 @@
-//! Key arithmetic agrees with the same computed on whole numbers of any size.
+//! Key arithmetic agrees with arithmetic on big integers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

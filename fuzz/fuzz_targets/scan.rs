@@ -1,4 +1,4 @@
-//! Any bytes, in any pieces, are looked through without a panic and with the same result.
+//! Any bytes, in any pieces, are scanned without a panic and with the same result.
 #![no_main]
 
 use std::sync::LazyLock;

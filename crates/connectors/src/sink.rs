@@ -14,7 +14,8 @@ fn run_name(run: RunId) -> String {
     format!("{:016x}", run.as_raw())
 }
 
-/// Whether a name is that of a segment, or with `/` that of a part of one in an object store.
+/// Whether a name is a segment's (`SHARD-FENCE`), or a part's in an object store
+/// (`SHARD-FENCE/NUMBER`).
 #[must_use]
 pub fn is_segment_name(name: &str) -> bool {
     let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|it| it.is_ascii_hexdigit());
@@ -24,7 +25,7 @@ pub fn is_segment_name(name: &str) -> bool {
     is_segment && part.is_none_or(is_part)
 }
 
-/// The name of a segment in that folder.
+/// The name of a segment in its run's folder.
 fn segment_name(shard: ShardId, fence: FenceEpoch) -> String {
     format!("{:016x}-{:016x}", shard.as_raw(), fence.as_raw())
 }

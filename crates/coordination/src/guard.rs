@@ -1,6 +1,6 @@
 //! The order in which every request is checked, written once.
 //!
-//! 1. **Tenant**: a request of another tenant learns nothing, not even that the shard exists.
+//! 1. **Tenant**: a request of another tenant is answered as not found.
 //! 2. **Op log**: a retry is replayed, even after the lease has expired or the shard is done.
 //! 3. **Run**: the shards of a run that is not active do not change.
 //! 4. **Status**: a shard that is done, split or parked does not change.

@@ -4,7 +4,8 @@
 //! *fence*, a number that rises with every owner. It advances the shard's cursor by *checkpoints*,
 //! extends the lease by *renewing* it, and ends by *completing*, *parking* or *releasing* the
 //! shard. A shard that is too large is *split*. A request with an old fence, an expired lease or an
-//! ended run is refused. So of two workers that both believe to own a shard only one can change it.
+//! ended run is refused. So of two workers that both believe they own a shard, only one can change
+//! it.
 //!
 //! The crate is pure. Records are plain data. Each operation is a function in [`ops`] that checks
 //! everything and then changes the record, so an error leaves the record unchanged. Time comes in

@@ -19,8 +19,8 @@ pub struct TokioEnv {
 /// A point on a monotonic clock that keeps running while the machine is suspended.
 ///
 /// Sessions of a remote store expire while this machine is suspended. Sessions of a store in a
-/// folder do not, because all its users are suspended too. There a member stops serving too early,
-/// which costs a pause, but never too late.
+/// folder do not, because all its users are suspended too. With a folder store a member may stop
+/// serving too early after a suspend, never too late.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug)]
 struct Moment(Duration);

@@ -51,13 +51,13 @@ pub enum RoutingStrategy {
     Single,
     /// The shard is the hash of the id, scaled to the number of shards.
     Hash {
-        /// The number of shards, counted from 0.
+        /// The number of shards. They are numbered from 0.
         num_shards: NonZeroU16,
     },
     /// The shard is the low 16 bits of the hash modulo the number of shards. Only for data placed
     /// that way before.
     HashTruncated {
-        /// The number of shards, counted from 0.
+        /// The number of shards. They are numbered from 0.
         num_shards: NonZeroU16,
     },
     /// The shard owns the range of the id.

@@ -1,8 +1,8 @@
 //! Verification of a receipt.
 //!
-//! The receipt is computed from cursors. The verification reads the result file line by line beside
-//! a new listing of the source, and ranges and digests from the store. It shares no code with the
-//! writer of the receipt, not even the decoder of tokens.
+//! The receipt is computed from cursors. The verification reads the result file line by line and
+//! compares it with a new listing of the source. Ranges and digests come from the store. It shares
+//! no code with the writer of the receipt, not even the decoder of tokens.
 
 mod listing;
 mod long_outputs;

@@ -29,8 +29,8 @@ pub use self::shard::{DefinitionRecord, ProgressRecord, join_shard, split_shard}
 pub enum RunProtocol {}
 
 record! { RunProtocol:
-    /// State of a run that its shards' operations need. Apart from [`RunHeadRecord`], which
-    /// changes more often.
+    /// State of a run that its shards' operations need. Stored apart from [`RunHeadRecord`],
+    /// which changes more often.
     #[derive(Copy)]
     RunStateRecord: RecordKind::RunState {
         /// Status of the run.
@@ -59,7 +59,7 @@ record! { RunProtocol:
         until: LogicalTime,
     }
 
-    /// A claimable shard. Its presence is all there is to know.
+    /// A claimable shard. The record has no fields; its key names the shard.
     ClaimableRecord: RecordKind::Claimable
 
     /// Split request to the holder of a shard.

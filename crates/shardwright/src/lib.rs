@@ -114,9 +114,9 @@
 //! lost its lease cannot add one.
 //!
 //! The *function* may run more than once for an item: after a kill, items since the last checkpoint
-//! are repeated. Effects outside of the results should therefore be idempotent. A [`Handler`] gets
-//! a key for that: run, shard and fence of its [`handler::Assignment`], and the sequence number of
-//! the item.
+//! are repeated. Effects outside the results should be idempotent. Use the run
+//! ([`handler::Assignment`]) and the item's key: both stay the same when an item is repeated.
+//! Shard, fence and sequence may change.
 //!
 //! # Stop and resume
 //!

@@ -30,13 +30,13 @@ pub(crate) struct Attempts<'a> {
     pub(crate) items: Vec<Item>,
 }
 
-/// Processes a batch. Failed items are retried one by one, so that no item is blamed for another
-/// of its batch: an item that failed in a batch gets one try alone at once, beside those that the
-/// policy allows. A failure of the worker itself is retried with one item only, because all others
-/// would fail alike.
+/// Processes a batch. Failed items are retried one by one, so that an item is not charged for
+/// another of its batch. An item that failed in a batch for an unclear cause is first tried alone
+/// once. This try does not count against the policy. A failure of the worker itself is retried with
+/// one item only, because all others would fail alike.
 ///
-/// After `stop`, nothing is retried: the first item that would be, and all after it, are left out
-/// of the result as if they had not been started.
+/// After `stop`, nothing is retried. The first item that needs a retry, and all after it, are left
+/// out as not started.
 pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> Vec<Attempted> {
     let Attempts { env, policy, stop, assignment, sequence, items } = attempts;
     let mut outcomes = handler

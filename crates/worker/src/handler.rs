@@ -8,8 +8,8 @@ use shardwright_coordination::ParkReason;
 
 use crate::connector::Item;
 
-/// The lease under which items are processed. Run, shard, fence and an item's sequence together
-/// name one attempt of one owner: an idempotency key for external effects.
+/// The lease under which items are processed. Run and item key identify an item across attempts. A
+/// system that keeps the highest fence of a shard can reject a replaced holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The run.

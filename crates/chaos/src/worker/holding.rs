@@ -1,4 +1,4 @@
-//! A shard that a worker holds or believes to hold.
+//! A shard that a worker holds, or believes it holds.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(super) struct Holding<'h, 'w> {
     sent: Vec<Action>,
 }
 
-/// Whether the worker still believes to hold the shard.
+/// Whether the worker still believes it holds the shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Held,

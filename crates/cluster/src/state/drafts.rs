@@ -78,7 +78,8 @@ impl State {
             .put(self.keys.key(&key), self.format.claimed(info, claim))
     }
 
-    /// The current fence of a claim. In text it rises with every write while the shard is held.
+    /// The current fence of a claim. In the text format it rises with every write while the shard
+    /// is held.
     fn fence_now(
         &self,
         info: ShardInfo<'_>,
@@ -109,9 +110,8 @@ impl State {
         Commit::builder().expect(key, Expect::At(Revision::new(own.incarnation.as_raw())))
     }
 
-    /// Expects that `own` is still a member, and that `former` is still not a member in the
-    /// incarnation that held something. Fails with the address of `former` if its membership cannot
-    /// be read.
+    /// Expects that `own` is still a member and that the membership key of `former` is unchanged.
+    /// Returns the address of `former` if its record is unreadable.
     fn expecting_members(
         &self,
         former: Option<NodeInstanceRef<'_>>,

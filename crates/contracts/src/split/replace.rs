@@ -9,7 +9,7 @@ use crate::cursor::{CursorInput, CursorUpdate};
 use crate::limits::MAX_SPLIT_CHILDREN;
 use crate::spec::{ShardSpecRef, SpecInput};
 
-/// One shard that gets a part of its parent. `B` decides who owns the bytes.
+/// One shard that gets a part of its parent. `B` is the type of its bytes, borrowed or owned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SplitPart<B> {
     /// Its range and metadata.

@@ -14,7 +14,7 @@ macro_rules! kinds {
             /// Every kind, in the order of their bytes.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
-            /// Returns the kind of a byte. Zero is no kind, so that zeros are no record.
+            /// Returns the kind of a byte. Zero is not a kind, so zeroed bytes are not a record.
             #[must_use]
             pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
                 match byte {

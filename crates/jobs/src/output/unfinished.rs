@@ -22,8 +22,9 @@ impl Output {
         loop {
             let prefix = format!("{UNFINISHED}{}-", shown(run));
             let file = new_file(&self.folder, &prefix, self.mode)?;
-            // Where locks are not supported, it is not taken for a leftover either. It may have
-            // been locked or deleted as a leftover before it was locked here.
+            // Another process may have locked or deleted this file as a leftover before it was
+            // locked here. Then try again. Where locks are not supported, no process deletes
+            // leftovers.
             let is_ours = !matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
             if is_ours && file.as_file().metadata()?.nlink() > 0 {
                 return Ok(file);

@@ -8,9 +8,9 @@ use super::dense::{PerShard, ShardNo};
 pub(super) struct Portion {
     /// Its weight, not zero.
     pub(super) weight: u32,
-    /// What it has.
+    /// Shards or load on the node now.
     pub(super) has: u128,
-    /// The part of it that cannot move.
+    /// The part that is pinned and cannot move.
     pub(super) fixed: u128,
 }
 
@@ -63,12 +63,12 @@ pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
     pub(super) pieces: u128,
-    /// Whether that is more than its share, because it cannot go.
+    /// Whether the fixed part exceeds the fair share.
     pub(super) beyond: bool,
 }
 
-/// The rest and its total weight, without the nodes whose fixed part exceeds their share, and which
-/// nodes those are.
+/// Removes nodes whose fixed part exceeds their share. Returns the rest, its weight, and which
+/// nodes were removed.
 fn without_beyond(portions: &[Portion], total: u128) -> (u128, u128, Vec<bool>) {
     let mut left = total;
     let mut weight: u128 = portions.iter().map(|portion| u128::from(portion.weight)).sum();

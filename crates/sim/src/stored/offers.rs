@@ -1,8 +1,8 @@
 //! What a process offers, compared with its own commits.
 //!
 //! A process's view of a run may lag behind the store, so a claim may find nothing although a shard
-//! is free. But the view never lags behind the process's own commits: a shard that was claimed and
-//! released through a process, and that is still free, is offered to the next claim there.
+//! is free. But the view includes the process's own commits. So a shard claimed and released
+//! through a process, and still free, is offered to its next claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

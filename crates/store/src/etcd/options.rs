@@ -105,8 +105,7 @@ pub struct EtcdTimeouts {
     pub connect: Duration,
     /// For one member to answer a read, a renewal or a ping. Then the next member is tried.
     pub attempt: Duration,
-    /// For a whole call. A write is sent once and may take all of it. Time in the queue counts, as
-    /// long as there is time for one answer.
+    /// For a whole call, including time in the queue. A write is sent once and may use all of it.
     pub call: Duration,
     /// For a silent watch, before the client requests a progress report.
     pub silence: Duration,

@@ -60,9 +60,9 @@ pub trait Connector: Send + Sync + 'static {
         ready(Ok(SourceEstimate { items: Quantity::Unknown, bytes: Quantity::Unknown }))
     }
 
-    /// Proposes where to split the rest of `range` behind `after`: a key with at least one item
-    /// before it and one at or behind it, near `fraction` of the rest by weight (bytes, where they
-    /// are known). None if the rest cannot be split.
+    /// Proposes a key to split the rest of `range` after `after`. At least one item must be below
+    /// it and one at or above it. It should be near `fraction` of the rest by bytes, or by items if
+    /// sizes are unknown. None if the rest cannot be split.
     ///
     /// By default the first key in the upper half of the possible keys. A proposal that is not
     /// strictly inside of the range is an error for a new run, and is ignored for a running one.
