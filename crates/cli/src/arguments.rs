@@ -19,8 +19,8 @@ use self::etcd::EtcdFlags;
 use crate::exit;
 use crate::store::{StoreAddress, TrustedFolders};
 
-/// Run a command for every item of a source: in parallel, resumable after any kill, with a receipt
-/// that states what was covered.
+/// Run a command for every item of a source, resumable after any kill; or run a cluster that keeps
+/// one owner per shard.
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, disable_help_subcommand = true)]
 #[command(after_help = with_codes("shardwright run photos/ -- sha256sum {}", exit::CODES))]
@@ -83,7 +83,8 @@ pub(crate) enum Command {
     /// Delete runs that ended long ago; keep their results and receipts.
     #[command(after_help = example("shardwright gc --keep-days 7"))]
     Gc(GcArguments),
-    /// Invalidate all leases; run once after restoring a backup, before any worker starts.
+    /// Invalidate all leases after restoring a backup. Stop all processes that use the store, run
+    /// this once, then start them again.
     #[command(after_help = example("shardwright restored --store etcd://10.0.0.1:2379"))]
     Restored,
     /// Start a cluster node that serves counter objects.
@@ -229,7 +230,7 @@ pub(crate) struct MakeArguments {
     /// On etcd: leave results on the machine that produced them.
     #[arg(long, conflicts_with = "out")]
     pub(crate) out_local: bool,
-    /// Number of shards at the start of a new run [default: 4 per worker].
+    /// Start a new run with N shards [default: 4 per worker].
     #[arg(long, value_name = "N", value_parser = between(1, 256))]
     pub(crate) shards: Option<u16>,
     /// Lease TTL: let another worker claim a shard after its holder is silent for SECONDS.
@@ -251,7 +252,7 @@ pub(crate) struct ScanArguments {
     /// Write the findings to FILE instead of stdout.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Do not redact secrets, neither in the findings nor in the stored results.
+    /// Show secrets in full, in the findings and in the stored results.
     #[arg(long)]
     pub(crate) show_secrets: bool,
     /// Skip files that `.gitignore` files exclude.
@@ -298,10 +299,11 @@ pub(crate) struct WorkArguments {
     /// Retry a failed item up to N times.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) retries: u32,
-    /// Park an item without another try after N workers in a row crashed on it.
+    /// Park an item after N workers in a row crashed on it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = between(2, 10_000))]
     max_crashes: u16,
-    /// Pause the run when more than N items, or more than P percent of them, have failed.
+    /// Pause the run when more than N items, or more than P percent of them, have failed
+    /// [default: no limit].
     #[arg(long, value_name = "N|P%")]
     pub(crate) max_failures: Option<FailureLimit>,
 }

@@ -8,7 +8,7 @@ use shardwright_cluster::{
 };
 use shardwright_demo::Counters;
 use shardwright_engine::TokioEnv;
-use shardwright_placement::{ShardCount, Sharding};
+use shardwright_placement::{JoinRefused, ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;
 use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
@@ -71,9 +71,34 @@ pub(crate) async fn open(
         ),
         (error, prefix) => {
             let name = prefix.as_deref().unwrap_or(choice.name.as_str());
-            anyhow::Error::new(error).context(format!("cannot open cluster {name}"))
+            match remedy(&error) {
+                Some(remedy) => anyhow::anyhow!("cannot open cluster {name}: {error}; {remedy}"),
+                None => anyhow::Error::new(error).context(format!("cannot open cluster {name}")),
+            }
         }
     })
+}
+
+/// The flags to change after a refusal, if they are the cause.
+fn remedy(error: &ClusterOpenError) -> Option<String> {
+    match error {
+        ClusterOpenError::Join(JoinRefused::NumShards { cluster, .. }) => {
+            Some(format!("omit --shards or use --shards {cluster}"))
+        }
+        ClusterOpenError::Join(JoinRefused::Hash { cluster, .. }) => {
+            Some(format!("omit --hash or use --hash {}", cluster.name()))
+        }
+        ClusterOpenError::MoreShards { .. } => {
+            Some("use --shards N with the value that its other nodes use".to_owned())
+        }
+        ClusterOpenError::Layout { ours: Layout::Native, .. } => {
+            Some("add --seed-format PREFIX".to_owned())
+        }
+        ClusterOpenError::Layout { ours: Layout::Seed { .. }, .. } => {
+            Some("omit --seed-format".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// The counter objects of a cluster.
@@ -106,4 +131,22 @@ fn sharding_in_text(shards: TextShards, mode: OpenMode) -> anyhow::Result<Shardi
          --shards N with the value that its other nodes use"
     );
     Ok(Sharding { num_shards: at_least, ..Sharding::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_cluster::records::ClusterFormat;
+
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_flag_to_change() {
+        let (cluster, ours) = (ShardCount::DEFAULT, ShardCount::try_new(64).unwrap());
+        let shards = ClusterOpenError::Join(JoinRefused::NumShards { cluster, ours });
+        assert_eq!(remedy(&shards).unwrap(), "omit --shards or use --shards 8192");
+        let ours = Layout::Seed { prefix: "/goverse".to_owned() };
+        let format = ClusterOpenError::Layout { cluster: ClusterFormat::Native, ours };
+        assert_eq!(remedy(&format).unwrap(), "omit --seed-format");
+        assert_eq!(remedy(&ClusterOpenError::NotThere), None);
+    }
 }

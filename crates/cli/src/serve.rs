@@ -100,7 +100,7 @@ pub(crate) async fn follow_notices(
                 (notice.activity.name(), &notice.why, notice.times.to_string());
             let line = format!("{who} failed to {what} ({times} attempts) and retries: {why}");
             let fields = [("who", who.as_str()), ("trying", what), ("why", why), ("times", &times)];
-            if write_event(json, "trouble", &line, &fields).is_err() {
+            if write_event(json, "retrying", &line, &fields).is_err() {
                 return;
             }
         }

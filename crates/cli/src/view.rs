@@ -204,11 +204,11 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
             }
             let more = reports.more();
             json!({
-                "event": "passed_over", "worker": slot, "places": skipped, "more": more,
+                "event": "skipped", "worker": slot, "entries": skipped, "more": more,
             })
         }
         WorkerEvent::Retrying { message } => {
-            json!({ "event": "trouble", "worker": slot, "message": message })
+            json!({ "event": "retrying", "worker": slot, "message": message })
         }
         WorkerEvent::Paused => json!({ "event": "paused", "worker": slot }),
         _ => return None,

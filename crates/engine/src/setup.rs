@@ -21,7 +21,10 @@ const OPEN_RETRIES: u32 = 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreOpenError {
     /// It was written by a later version.
-    #[error("the store has format {found}, and this version knows formats up to {known}")]
+    #[error(
+        "the store has format {found}, and this version knows formats up to {known}; use a newer \
+         version"
+    )]
     NewerFormat {
         /// Format of the store.
         found: u32,

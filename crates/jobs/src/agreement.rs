@@ -2,8 +2,10 @@
 
 use shardwright_coordination::RunName;
 
-use crate::description::{Description, Results};
+use crate::description::{Description, Mode, Results};
+use crate::interface::Interface;
 use crate::options::JobOptions;
+use crate::readable::command_line;
 use crate::source::Source;
 
 /// The request, as far as a run can differ from it.
@@ -22,10 +24,13 @@ impl Requested<'_> {
         description: &Description,
     ) -> anyhow::Result<()> {
         let differing = self.differing(description);
+        let interface = Interface::of(self.options.mode);
         anyhow::ensure!(
             differing.is_empty(),
-            "run {name} was started {}; add --fresh to start it over, or choose another --run NAME",
-            differing.join(", ")
+            "run {name} was started {}; {} to start it over, or {}",
+            differing.join(", "),
+            interface.start_over(),
+            interface.other_name()
         );
         Ok(())
     }
@@ -34,18 +39,17 @@ impl Requested<'_> {
     /// here: its fingerprint is compared when it is opened.
     pub(crate) fn differing(&self, begun: &Description) -> Vec<String> {
         let Self { options, source, results } = self;
-        let mut differing = Vec::new();
-        if begun.command() != options.command {
-            differing.push("with another command".to_owned());
-        }
-        if begun.mode != options.mode {
-            differing.push("with another --batch or --persistent".to_owned());
-        }
+        let mut differing = differing_work(begun, options);
         flag(&mut differing, "--at-dispatch", begun.at_dispatch, options.at_dispatch);
+        let is_null = |source: &Source, mode| {
+            matches!(source, Source::Lines { null: true, .. })
+                || matches!(mode, Mode::Batch { null: true, .. })
+        };
+        let (had_null, has_null) =
+            (is_null(&begun.source, begun.mode), is_null(source, options.mode));
+        flag(&mut differing, "--null", had_null, has_null);
         match (&begun.source, source) {
-            (Source::Lines { null: begun, .. }, Source::Lines { null, .. }) => {
-                flag(&mut differing, "--null", *begun, *null);
-            }
+            (Source::Lines { .. }, Source::Lines { .. }) => {}
             (
                 Source::Tree { path: begun, gitignore: ignored },
                 Source::Tree { path, gitignore },
@@ -61,6 +65,41 @@ impl Requested<'_> {
         }
         differing
     }
+}
+
+/// The differences in what is done with the items.
+fn differing_work(begun: &Description, options: &JobOptions) -> Vec<String> {
+    let command = begun.command();
+    let mut differing = Vec::new();
+    match (begun.mode, options.mode) {
+        (Mode::Library, Mode::Library) => {}
+        (Mode::Library, _) => differing.push("by a program with the library".to_owned()),
+        (Mode::Scan { shows_secrets: had }, Mode::Scan { shows_secrets: has }) => {
+            // The command of a scan is the digest of its rules.
+            if command != options.command {
+                differing.push("with other rules".to_owned());
+            }
+            flag(&mut differing, "--show-secrets", had, has);
+        }
+        (Mode::Scan { .. }, _) => differing.push("by `shardwright scan`".to_owned()),
+        (had, has) => {
+            if command != options.command {
+                differing.push(format!("with another command (`{}`)", command_line(&command)));
+            }
+            match (had, has) {
+                (Mode::Batch { size, .. }, Mode::Batch { size: same, .. }) if size == same => {}
+                (Mode::Batch { size, .. }, _) => differing.push(format!("with --batch {size}")),
+                (Mode::Persistent, Mode::Item | Mode::Batch { .. }) => {
+                    differing.push("with --persistent".to_owned());
+                }
+                (Mode::Item, Mode::Batch { .. } | Mode::Persistent) => {
+                    differing.push("with a process per item".to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    differing
 }
 
 fn flag(differing: &mut Vec<String>, flag: &str, begun: bool, requested: bool) {

@@ -23,6 +23,7 @@ use crate::Coordinator;
 use crate::TENANT;
 use crate::agreement::Requested;
 use crate::description::{Description, Mode, Results, future_path};
+use crate::interface::Interface;
 use crate::options::{JobOptions, readable_name};
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
@@ -384,15 +385,17 @@ async fn resume_with(
     let connector = Arc::new(open(&ours).await?);
     let fingerprint = connector.fingerprint().await?;
     if fingerprint.identity != description.fingerprint {
+        let interface = Interface::of(description.mode);
         anyhow::ensure!(
             *source == description.source,
-            "run {name} was started with another source ({}); add --fresh to start it over, or \
-             choose another --run NAME",
-            description.source.title()
+            "run {name} was started with another source ({}); {} to start it over, or {}",
+            description.source.title(),
+            interface.start_over(),
+            interface.other_name()
         );
         anyhow::bail!(
-            "the source of run {name} has changed since it was started; add --fresh to start it \
-             over"
+            "the source of run {name} has changed since it was started; {} to start it over",
+            interface.start_over()
         );
     }
     Ok(Begun { name, run, description, connector, output, is_resumed: true })

@@ -127,7 +127,7 @@ impl Results {
         match self {
             Self::Folder { path } => path_of(path).display().to_string(),
             Self::Objects { url } => url.to_string(),
-            Self::Local => "each machine (--out-local)".to_owned(),
+            Self::Local => "the state folder of each machine".to_owned(),
         }
     }
 }
@@ -218,7 +218,8 @@ impl Description {
             .context("the description of the run was not written by this program")?;
         anyhow::ensure!(
             description.version <= VERSION,
-            "the run was created by a later version of this program"
+            "the run was created by a later version of this program (format {}); use that version",
+            description.version
         );
         anyhow::ensure!(
             description.source.is_valid() && description.results.is_valid(),
@@ -272,5 +273,14 @@ mod tests {
         let mut changed = stored.clone();
         changed["results"] = serde_json::json!({ "kind": "objects", "url": "file:///etc" });
         assert!(decoded(&changed).is_err());
+    }
+
+    #[tokio::test]
+    async fn description_of_a_later_version_names_the_remedy() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
+        let stored = Description { version: VERSION + 1, ..begun.description };
+        let refused = Description::decode(&stored.encode().unwrap()).unwrap_err().to_string();
+        assert!(refused.ends_with("(format 2); use that version"), "{refused}");
     }
 }

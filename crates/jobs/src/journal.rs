@@ -219,7 +219,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// The sum of the journals of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) passed_over: BTreeMap<Why, u64>,
+    pub(crate) skipped: BTreeMap<Why, u64>,
     pub(crate) uncovered: Vec<Uncovered>,
     pub(crate) retries: u64,
     pub(crate) replays: u64,
@@ -256,14 +256,14 @@ impl Tally {
                 if !self.met.insert((why, digest)) {
                     return;
                 }
-                *self.passed_over.entry(why).or_default() += 1;
+                *self.skipped.entry(why).or_default() += 1;
                 if why.is_uncovered() && self.uncovered.len() < UNCOVERED_MAX {
                     let key = key.into_owned();
                     self.uncovered.push(Uncovered { key, why, detail });
                 }
             }
             Entry::Uncounted { why, count } => {
-                *self.passed_over.entry(why).or_default() += count;
+                *self.skipped.entry(why).or_default() += count;
             }
             Entry::Retried { count } => self.retries += count,
             Entry::Replayed => self.replays += 1,
@@ -311,7 +311,7 @@ pub(crate) mod tests {
         let mut tally = Tally::default();
         tally.add(&fs::read(journal.path()).unwrap());
         let expected = BTreeMap::from([(Why::TooLong, 1), (Why::Symlink, 300)]);
-        assert_eq!((tally.passed_over, tally.uncovered.len()), (expected, 1));
+        assert_eq!((tally.skipped, tally.uncovered.len()), (expected, 1));
     }
 
     #[tokio::test]
@@ -345,7 +345,7 @@ pub(crate) mod tests {
         tally.add(one.as_bytes());
         tally.add(other.as_bytes());
         let expected = [(Why::Unreadable, 1), (Why::Symlink, 1), (Why::Vanished, 7)];
-        assert_eq!(tally.passed_over, BTreeMap::from(expected));
+        assert_eq!(tally.skipped, BTreeMap::from(expected));
         assert_eq!((tally.refused, tally.uncovered.len()), (1, 1));
     }
 }

@@ -24,6 +24,7 @@ pub mod begin;
 pub mod command;
 pub mod conclude;
 pub mod description;
+mod interface;
 pub mod journal;
 mod objects;
 mod options;

@@ -26,6 +26,7 @@ use shardwright_worker::sink::{Sink, SinkError};
 pub use self::clear::remove;
 pub use self::marker::Replaced;
 use crate::description::{Mode, Results, path_of};
+use crate::interface::Interface;
 use crate::journal;
 use crate::objects::ObjectSink;
 use crate::sink::AnySink;
@@ -58,6 +59,7 @@ pub struct Output {
     is_local: bool,
     /// Permissions of its files, before the umask.
     mode: u32,
+    interface: Interface,
 }
 
 /// Uploads long outputs of programs to the object store of the results.
@@ -94,25 +96,23 @@ pub(crate) struct Built {
 impl Output {
     /// Opens the location of a run's results.
     pub async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
-        let mode = RESULT_MODE;
-        Ok(match results {
-            Results::Folder { path } => {
-                Self { folder: path_of(path), objects: None, is_local: false, mode }
-            }
+        let (folder, objects, is_local) = match results {
+            Results::Folder { path } => (path_of(path), None, false),
             Results::Objects { url } => {
                 let objects = ObjectSink::open(url.clone()).await;
                 let objects = objects.with_context(|| format!("{url} cannot be opened"))?;
-                let folder = default_folder(state, name);
-                Self { folder, objects: Some(objects), is_local: false, mode }
+                (default_folder(state, name), Some(objects), false)
             }
-            Results::Local => {
-                Self { folder: default_folder(state, name), objects: None, is_local: true, mode }
-            }
-        })
+            Results::Local => (default_folder(state, name), None, true),
+        };
+        let (mode, interface) = (RESULT_MODE, Interface::CommandLine);
+        Ok(Self { folder, objects, is_local, mode, interface })
     }
 
-    /// Closes the files to other users, if the results show secrets.
+    /// Closes the files to other users if the results show secrets, and words errors for the
+    /// caller's interface.
     pub(crate) fn for_mode(mut self, mode: Mode) -> Self {
+        self.interface = Interface::of(mode);
         if let Mode::Scan { shows_secrets: true } = mode {
             self.mode = SECRET_MODE;
         }

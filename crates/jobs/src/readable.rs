@@ -1,6 +1,7 @@
 //! Formatting of keys, texts, sizes and times for a terminal.
 
 use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 /// Longest key that is shown in full, in bytes.
@@ -11,6 +12,23 @@ pub fn readable(key: &[u8]) -> String {
     let shown = key.iter().take(LONGEST).flat_map(|byte| byte.escape_ascii());
     let text: String = shown.map(char::from).collect();
     if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
+}
+
+/// An untrusted command as a shell reads it, with control characters except newlines escaped.
+pub fn command_line(command: &[OsString]) -> String {
+    let parts: Vec<String> = command.iter().map(|part| quoted(part)).collect();
+    let line = parts.join(" ");
+    let lines: Vec<_> = line.split('\n').map(printable).collect();
+    lines.join("\n")
+}
+
+fn quoted(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+{}".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// An untrusted text on one line, with control characters escaped.
@@ -78,6 +96,20 @@ mod tests {
     fn keys_are_escaped_and_shortened() {
         assert_eq!(readable(b"a/\x1b[2J\n\xff"), "a/\\x1b[2J\\n\\xff");
         assert_eq!(readable(&[b'a'; 60]).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn a_command_is_shown_as_a_shell_reads_it() {
+        for (argument, shown) in [
+            ("{}", "{}"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+            ("a\nb\x1b", "'a\nb\\x1b'"),
+        ] {
+            assert_eq!(command_line(&["run".into(), argument.into()]), format!("run {shown}"));
+        }
     }
 
     #[test]

@@ -53,8 +53,9 @@ pub struct Receipt {
     pub(crate) coverage: Coverage,
     /// Ranges that are not covered, because an item failed.
     pub parked: Vec<ParkedItem>,
-    /// Skipped entries of the source, per reason.
-    pub passed_over: BTreeMap<Why, u64>,
+    /// Skipped entries of the source, per reason. Earlier receipts call it `passed_over`.
+    #[serde(alias = "passed_over")]
+    pub skipped: BTreeMap<Why, u64>,
     /// The first thousand entries that could not be read, and may contain items.
     pub(crate) uncovered: Vec<Uncovered>,
     /// The result file.
@@ -165,7 +166,7 @@ impl Receipt {
             splits,
             coverage: coverage(shards)?,
             parked: shards.iter().filter_map(parked).collect(),
-            passed_over: tally.passed_over,
+            skipped: tally.skipped,
             uncovered: tally.uncovered,
             results: ResultFile {
                 file: built.location.clone(),
@@ -200,12 +201,11 @@ impl Receipt {
         if self.failed > 0 {
             lines.push(format!("{} items failed; their results have the errors", self.failed));
         }
-        if !self.parked.is_empty() {
-            lines.push(format!(
-                "{} not covered (shardwright parked {}):",
-                self.parked.len(),
-                self.name
-            ));
+        let list = format!("list with `shardwright parked {}`", self.name);
+        match self.parked.len() {
+            0 => {}
+            1 => lines.push(format!("1 item is parked and not covered; {list}:")),
+            many => lines.push(format!("{many} items are parked and not covered; {list}:")),
         }
         for item in self.parked.iter().take(10) {
             lines.push(format!("  {} {}: {}", item.shard, item.reason, first_line(&item.detail)));
@@ -230,7 +230,7 @@ impl Receipt {
             let detail = detail.as_deref().unwrap_or(why.word());
             lines.push(format!("  {key}: {detail}"));
         }
-        let others = self.passed_over.iter().filter(|(why, _)| !why.is_uncovered());
+        let others = self.skipped.iter().filter(|(why, _)| !why.is_uncovered());
         let others: Vec<String> =
             others.map(|(why, count)| format!("{count} {}", why.word())).collect();
         if !others.is_empty() {
@@ -240,7 +240,7 @@ impl Receipt {
 
     /// Number of entries that could not be read, and may contain items.
     fn unread(&self) -> u64 {
-        let unread = self.passed_over.iter().filter(|(why, _)| why.is_uncovered());
+        let unread = self.skipped.iter().filter(|(why, _)| why.is_uncovered());
         unread.map(|(_, count)| count).sum()
     }
 

@@ -179,7 +179,7 @@ impl Source {
     pub(crate) fn ensure_without(&self, results: &Results) -> anyhow::Result<()> {
         anyhow::ensure!(
             !self.holds(results),
-            "{} is part of the source; results would become items",
+            "{} is part of the source, so results would become items; choose another --out",
             results.location()
         );
         Ok(())

@@ -339,7 +339,7 @@ impl Shardwright {
     /// `SHARDWRIGHT_TRUSTED_FOLDERS` lists its folder.
     pub async fn open(url: &str) -> Result<Self> {
         let store: StoreAddress = url.parse().map_err(Error::Url)?;
-        TrustedFolders::from_env().check(store.state_folder()).map_err(Error::job)?;
+        TrustedFolders::from_env().check(store.state_folder()).map_err(Error::foreign)?;
         let state = state_folder(&store).map_err(Error::job)?;
         let coordinator = shardwright_jobs::open(&store).await.map_err(Error::job)?;
         Ok(Self { store, coordinator, state })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use shardwright_store::{ForeignState, TrustedFolders};
 use shardwright_worker::WorkerError;
 use shardwright_worker::connector::ConnectorError;
 
@@ -48,9 +49,14 @@ pub enum Error {
     /// The URL names no store.
     #[error("{0}")]
     Url(String),
-    /// The name of a run is too long, or has characters other than letters, digits, `-`, `_`, `.`.
-    #[error("{0}")]
-    Name(String),
+    /// The text is not the name of a run.
+    #[error(
+        "{name:?} is not a run name: use 1 to 40 letters, digits, -, _ or ., without a leading dot"
+    )]
+    Name {
+        /// The text.
+        name: String,
+    },
     /// The caller is not on a tokio runtime.
     #[error("a run must be started on a tokio runtime")]
     NoRuntime,
@@ -67,7 +73,7 @@ pub enum Error {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// The run was paused, cancelled or failed.
-    #[error("run {name} is {status}")]
+    #[error("run {name} is {status}; {}", remedy(name, status))]
     NotActive {
         /// The name of the run.
         name: String,
@@ -84,7 +90,22 @@ pub enum Error {
     },
 }
 
+/// What to do with a run that is not active.
+fn remedy(name: &str, status: &str) -> String {
+    match status {
+        "paused" => format!("`shardwright resume {name}` resumes it"),
+        _ => "call `Run::fresh` to start it over, or choose another name".to_owned(),
+    }
+}
+
 impl Error {
+    /// State of another user was refused.
+    pub(crate) fn foreign(foreign: ForeignState) -> Self {
+        let variable = TrustedFolders::VARIABLE;
+        let message = format!("{foreign}; to use it, list the folder in {variable}");
+        Self::Job { message, source: Box::new(foreign) }
+    }
+
     pub(crate) fn job(error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         Self::Job { message: format!("{error:#}"), source: error.into_boxed_dyn_error() }

@@ -174,7 +174,8 @@ impl<'a> Run<'a> {
 
     async fn begin(&self) -> Result<Begun> {
         let Shardwright { store, coordinator, state } = self.shardwright;
-        let name = RunName::new(self.name).map_err(|error| Error::Name(error.to_string()))?;
+        let name =
+            RunName::new(self.name).map_err(|_| Error::Name { name: self.name.to_owned() })?;
         let source = self.source.clone();
         let source = source.ok_or_else(|| Error::NoSource { name: self.name.to_owned() })?;
         let options = JobOptions {

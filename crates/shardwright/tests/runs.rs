@@ -107,9 +107,31 @@ async fn resuming_with_another_source_is_rejected() {
     let run = shardwright.run("it").source(numbers(folder.path(), 20).await);
     let refused = run.each(async |_: Item| Ok(())).await.unwrap_err();
     assert!(matches!(&refused, Error::Job { .. }), "{refused}");
-    assert!(refused.to_string().contains("another source"), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("another source") && text.contains("call `Run::fresh`"), "{text}");
+    assert!(!text.contains("--"), "the library has no flags: {text}");
     let run = shardwright.run("it").source(numbers(folder.path(), 20).await).fresh();
     assert_eq!(run.each(async |_: Item| Ok(())).await.unwrap().items, 20);
+}
+
+#[tokio::test]
+async fn results_of_another_run_are_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let (shardwright, out) = (open(folder.path()).await, folder.path().join("out"));
+    let source = numbers(folder.path(), 10).await;
+    let run = shardwright.run("one").source(source.clone()).results(&out);
+    run.each(async |_: Item| Ok(())).await.unwrap();
+    let run = shardwright.run("other").source(source).results(&out);
+    let refused = run.each(async |_: Item| Ok(())).await.unwrap_err().to_string();
+    assert!(refused.contains("belongs to run one; choose another location"), "{refused}");
+    assert!(refused.contains("`Run::results`"), "{refused}");
+}
+
+#[test]
+fn an_inactive_run_is_reported_with_a_remedy() {
+    let text = |status| Error::NotActive { name: "it".to_owned(), status }.to_string();
+    assert_eq!(text("paused"), "run it is paused; `shardwright resume it` resumes it");
+    assert!(text("cancelled").starts_with("run it is cancelled; call `Run::fresh`"));
 }
 
 #[tokio::test]
@@ -122,7 +144,8 @@ async fn missing_or_invalid_inputs_are_named() {
     assert!(matches!(no_source, Error::NoSource { .. }), "{no_source}");
     let run = shardwright.run("no name").source(numbers(folder.path(), 1).await);
     let no_name = run.each(async |_: Item| Ok(())).await.unwrap_err();
-    assert!(matches!(no_name, Error::Name(_)), "{no_name}");
+    assert!(matches!(no_name, Error::Name { .. }), "{no_name}");
+    assert!(no_name.to_string().starts_with("\"no name\" is not a run name"), "{no_name}");
 }
 
 #[tokio::test]
@@ -135,5 +158,6 @@ async fn state_of_another_user_is_not_opened() {
         let opened = Shardwright::open(&format!("file:{}", state.display())).await;
         let refused = opened.err().unwrap().to_string();
         assert!(refused.contains("belongs to user 54321"), "{refused}");
+        assert!(refused.ends_with("list the folder in SHARDWRIGHT_TRUSTED_FOLDERS"), "{refused}");
     }
 }

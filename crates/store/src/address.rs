@@ -181,8 +181,9 @@ impl FromStr for StoreAddress {
         else {
             let known = "`file:FOLDER`, `memory:`, `etcd://HOST:PORT` or `etcds://HOST:PORT`";
             // The text may contain a password. Then the error does not repeat it.
-            let shown = if text.contains(['@', '?', '#']) { "this" } else { text };
-            return Err(format!("`{shown}` is no store URL; use {known}"));
+            let hides = text.contains(['@', '?', '#']);
+            let shown = if hides { "the store URL" } else { &format!("store URL `{text}`") };
+            return Err(format!("{shown} has an unknown scheme; use {known}"));
         };
         if members.contains(['@', '?', '#']) {
             return Err("a store URL names hosts; pass user and password as options".to_owned());
@@ -237,6 +238,10 @@ mod tests {
             let refused = url.parse::<StoreAddress>().unwrap_err();
             assert!(!refused.contains("SECRET"), "{refused}");
         }
+        let refused = "http://me:SECRET@a:1".parse::<StoreAddress>().unwrap_err();
+        assert!(refused.starts_with("the store URL has an unknown scheme; use "), "{refused}");
+        let refused = "redis://a".parse::<StoreAddress>().unwrap_err();
+        assert!(refused.starts_with("store URL `redis://a` has an unknown scheme"), "{refused}");
     }
 
     #[tokio::test]

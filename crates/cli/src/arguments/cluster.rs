@@ -21,7 +21,7 @@ pub(crate) struct ClusterChoice {
     #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main")]
     #[arg(value_parser = parse_name)]
     pub(crate) name: ClusterName,
-    /// Use the text format of existing clusters, with keys below PREFIX (like `/goverse`).
+    /// Use GoVerse's text format, with keys below PREFIX (like `/goverse`).
     #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) seed_format: Option<String>,
     /// Number of shards [default: the stored number; 8192 for a new cluster].
@@ -70,8 +70,8 @@ pub(crate) struct BehaviourArguments {
     /// Move at most N shards of the cluster at a time.
     #[arg(global = true, long, value_name = "N", default_value_t = in_flight().1)]
     in_flight: NonZeroU32,
-    /// Policy for a pinned shard whose node is gone: `spill` (another node serves it until its own
-    /// node returns) or `wait` (its calls wait for its own node).
+    /// Handle a pinned shard whose node is gone: `spill` moves it until the node returns, `wait`
+    /// holds its calls.
     #[arg(global = true, long, value_name = "POLICY", default_value = "spill")]
     #[arg(value_parser = parse_pin_policy)]
     pin_policy: PinPolicy,

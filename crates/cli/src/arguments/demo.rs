@@ -42,8 +42,8 @@ pub(crate) struct DemoClusterArguments {
     /// Pause after each event for MS milliseconds, but at least for the call deadline.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = ms(0, 600_000))]
     pub(crate) calm_ms: u64,
-    /// Events in their order, separated by commas: calm, join, drain, terminate, kill, pause or
-    /// store.
+    /// Run these events in order: calm (calls only), join, drain, terminate (SIGTERM), kill, pause
+    /// (leader), store (5 s for you to disturb the store).
     #[arg(long, value_name = "EVENTS", value_delimiter = ',')]
     #[arg(default_value = "join,terminate,kill")]
     pub(crate) events: Vec<Event>,

@@ -29,7 +29,7 @@ pub(crate) struct EtcdFlags {
     #[arg(long = "etcd-password-file", global = true, value_name = "FILE", env = PASSWORD_FILE)]
     #[arg(hide_env_values = true)]
     password_file: Option<PathBuf>,
-    /// Send the password over `etcd://`, where the network can read it.
+    /// Allow sending the password over `etcd://`, unencrypted.
     #[arg(long = "etcd-allow-plaintext-password", global = true, env = ALLOW_PLAINTEXT)]
     #[arg(hide_env_values = true)]
     allow_plaintext_password: bool,

@@ -3,7 +3,6 @@
 //! The store holds the command. Where other users can write the store, they can change the command,
 //! so the caller confirms it.
 
-use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 
 use anyhow::Context as _;
@@ -11,6 +10,7 @@ use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, 
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Found, resume, state_folder};
 use shardwright_jobs::description::{Description, Mode};
+use shardwright_jobs::readable::command_line;
 
 use crate::arguments::RetryArguments;
 use crate::commands::find;
@@ -50,12 +50,13 @@ fn confirm(
         return Ok(());
     }
     let stored = description.command();
-    let line = stored.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" ");
+    let line = command_line(&stored);
     errln!("run {name} runs `{line}` on {}", description.source.title());
     let is_repeated = arguments.command == stored;
     anyhow::ensure!(
         is_repeated || arguments.command.is_empty(),
-        "run {name} has another command than the given one; nothing was run"
+        "run {name} has another command, shown above; repeat it exactly, or omit it. Nothing was \
+         run"
     );
     if is_repeated || arguments.yes || !is_shared {
         return Ok(());
@@ -71,16 +72,6 @@ fn confirm(
     let is_confirmed = matches!(answer.trim(), "y" | "Y" | "yes");
     anyhow::ensure!(is_confirmed, "the command was not confirmed; nothing was run");
     Ok(())
-}
-
-/// An argument as a shell reads it.
-fn quoted(argument: &OsStr) -> String {
-    let text = argument.to_string_lossy();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+{}".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The run that has parked items, if there is only one.
@@ -108,15 +99,6 @@ mod tests {
     use crate::arguments::{Arguments, Command};
     use crate::testing::Bench;
     use shardwright_jobs::JobOptions;
-
-    #[test]
-    fn arguments_are_shown_as_a_shell_reads_them() {
-        for (argument, shown) in
-            [("{}", "{}"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
-        {
-            assert_eq!(quoted(OsStr::new(argument)), shown);
-        }
-    }
 
     #[tokio::test]
     async fn refused_retry_leaves_items_parked() {

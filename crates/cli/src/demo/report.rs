@@ -129,7 +129,7 @@ fn as_json(phases: &[Phase], tally: &Tally, total: i128, verdict: &Verdict) -> s
     };
     let recovery = |(name, time): &(&str, Duration)| {
         let time = ms(*time);
-        serde_json::json!({ "trouble": name, "recovered_after_ms": time })
+        serde_json::json!({ "fault": name, "recovered_after_ms": time })
     };
     let total = i64::try_from(total).unwrap_or(i64::MAX);
     let lost = i64::try_from(verdict.lost).unwrap_or(i64::MAX);
@@ -137,7 +137,7 @@ fn as_json(phases: &[Phase], tally: &Tally, total: i128, verdict: &Verdict) -> s
         "event": "end", "phases": phases.iter().map(phase).collect::<Vec<_>>(),
         "calls": tally.begun, "fewest_in_a_second": slowest_second(tally),
         "acknowledged": tally.acknowledged, "unknown": tally.unknown,
-        "stored": total, "lost": lost, "failed_for_nothing": verdict.failed_without_fault,
+        "stored": total, "lost": lost, "failed_without_fault": verdict.failed_without_fault,
         "p50_ms": percentile(tally, 50), "p99_ms": percentile(tally, 99),
         "recoveries": verdict.recoveries.iter().map(recovery).collect::<Vec<_>>(),
         "broken": verdict.broken,

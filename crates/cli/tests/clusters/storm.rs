@@ -53,7 +53,7 @@ async fn no_call_fails_in_planned_events_and_none_is_lost_in_faults() {
 
     let end = events.last().unwrap();
     assert_eq!(end["broken"], Value::Array(Vec::new()), "{end}");
-    assert_eq!((&end["lost"], &end["failed_for_nothing"]), (&0.into(), &0.into()), "{end}");
+    assert_eq!((&end["lost"], &end["failed_without_fault"]), (&0.into(), &0.into()), "{end}");
     let phases = end["phases"].as_array().unwrap();
     let names: Vec<&str> = phases.iter().map(|one| one["phase"].as_str().unwrap()).collect();
     assert_eq!(names.join(","), format!("calm,{EVENTS}"));

@@ -129,7 +129,7 @@ fn unreadable_folder_is_reported_counted_and_not_done() {
     assert!(printed.contains("skipped: closed/: "), "{printed}");
     assert!(printed.contains("1 entries could not be read"), "{printed}");
     let receipt = site.receipt("partly");
-    assert_eq!(receipt["passed_over"], json!({ "unreadable": 1, "symlink": 1 }));
+    assert_eq!(receipt["skipped"], json!({ "unreadable": 1, "symlink": 1 }));
     assert_eq!(receipt["uncovered"][0]["key"], "closed/");
     assert_eq!(site.keys("partly").len(), 10);
     // A later process reports it again, and `verify` finds an altered count.
@@ -137,17 +137,17 @@ fn unreadable_folder_is_reported_counted_and_not_done() {
     assert!(user.expect(0, &["verify", "partly"]).contains("the receipt holds"));
     let path = site.results("partly").join("receipt.json");
     let mut altered = receipt.clone();
-    altered["passed_over"]["unreadable"] = json!(0);
+    altered["skipped"]["unreadable"] = json!(0);
     fs::write(&path, altered.to_string()).unwrap();
-    assert!(user.expect(1, &["verify", "partly"]).contains("passed_over.unreadable"));
+    assert!(user.expect(1, &["verify", "partly"]).contains("skipped.unreadable"));
     let printed = user.expect(3, &[&["--json"], &run("events")[..]].concat());
     let events = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let places: Vec<Value> = events
-        .filter(|event| event["event"] == "passed_over")
-        .flat_map(|event| event["places"].as_array().unwrap().clone())
+    let entries: Vec<Value> = events
+        .filter(|event| event["event"] == "skipped")
+        .flat_map(|event| event["entries"].as_array().unwrap().clone())
         .collect();
     let is_reported = |place: &Value| place["key"] == "closed/" && place["why"] == "unreadable";
-    assert!(places.iter().any(is_reported), "{printed}");
+    assert!(entries.iter().any(is_reported), "{printed}");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
@@ -163,7 +163,7 @@ fn unreadable_folder_is_reported_besides_300_symlinks() {
     wait_until_old(&closed);
     user.expect(3, &["run", "data", "--run", "partly", "--shards", "1", "--", "cat", "{}"]);
     let receipt = site.receipt("partly");
-    assert_eq!(receipt["passed_over"], json!({ "unreadable": 1, "symlink": 300 }));
+    assert_eq!(receipt["skipped"], json!({ "unreadable": 1, "symlink": 300 }));
     assert_eq!(receipt["uncovered"][0]["key"], "closed/");
     assert!(user.expect(0, &["verify", "partly"]).contains("the receipt holds"));
 
@@ -177,7 +177,7 @@ fn unreadable_folder_is_reported_besides_300_symlinks() {
         fs::write(&journal, kept.join("\n") + "\n").unwrap();
     }
     let mut altered = receipt;
-    altered["passed_over"].as_object_mut().unwrap().remove("unreadable");
+    altered["skipped"].as_object_mut().unwrap().remove("unreadable");
     altered["uncovered"] = json!([]);
     fs::write(site.results("partly").join("receipt.json"), altered.to_string()).unwrap();
     let printed = user.expect(1, &["verify", "partly"]);

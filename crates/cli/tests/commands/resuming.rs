@@ -37,13 +37,13 @@ fn each_difference_to_the_existing_run_is_named() {
     for (printed, expected) in [
         (tree(&["other"], &["cat", "{}"]), "another source"),
         (tree(&["--lines", "rows"], &["cat", "{}"]), "another source"),
-        (tree(&["data"], &["wc", "{}"]), "another command"),
-        (tree(&["data", "--batch", "5"], &["cat", "{}"]), "--batch"),
+        (tree(&["data"], &["wc", "{}"]), "with another command (`cat {}`)"),
+        (tree(&["data", "--batch", "5"], &["cat", "{}"]), "with a process per item"),
         (tree(&["data", "--gitignore"], &["cat", "{}"]), "without --gitignore"),
         (tree(&["data", "--at-dispatch"], &["cat", "{}"]), "without --at-dispatch"),
         (tree(&["data", "--out", "elsewhere"], &["cat", "{}"]), "results in"),
         (tree(&["data", "--out-local"], &["cat", "{}"]), "results in"),
-        (tree(&["other", "--gitignore"], &["wc", "{}"]), "another command, with another source"),
+        (tree(&["other", "--gitignore"], &["wc", "{}"]), "(`cat {}`), with another source"),
     ] {
         assert!(printed.contains(expected), "{expected}: {printed}");
         assert!(printed.contains("--fresh") && printed.contains("--run NAME"), "{printed}");

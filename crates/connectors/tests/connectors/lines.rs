@@ -81,7 +81,9 @@ async fn a_row_that_is_too_long_is_reported() {
     let fixture = Fixture::new(b"short\nfar too long\nshort");
     let options = LineOptions { row_bytes_max: 8, ..LineOptions::default() };
     let opened = LineConnector::open_with(&fixture.path, options).await;
-    assert!(matches!(opened, Err(ConnectorError::RowTooLong { row: 1, limit: 8, .. })));
+    let error = opened.err().unwrap();
+    assert!(matches!(error, ConnectorError::RowTooLong { row: 1, limit: 8, .. }), "{error}");
+    assert!(error.to_string().starts_with("row 2 of "), "rows are shown from 1: {error}");
 }
 
 #[tokio::test]

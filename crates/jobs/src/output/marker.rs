@@ -101,16 +101,18 @@ impl Output {
         let Some(found) = found else { return Ok(()) };
         anyhow::ensure!(
             found.name == wanted.name,
-            "{} belongs to run {}; choose another location for results with --out",
+            "{} belongs to run {}; {}",
             self.location(MARKER),
-            found.name
+            found.name,
+            self.interface.other_results()
         );
         anyhow::ensure!(
             found.run == wanted.run || found.is_gone || may_replace,
-            "{} belongs to a run {} that is not in this store; add --fresh to replace its results, \
-             or choose another location with --out",
+            "{} belongs to a run {} that is not in this store; {} to replace its results, or {}",
             self.location(MARKER),
-            found.name
+            found.name,
+            self.interface.start_over(),
+            self.interface.other_results()
         );
         Ok(())
     }
@@ -133,8 +135,9 @@ impl Output {
         anyhow::ensure!(
             self.is_reserved(run).await? && (!is_begun || self.is_owner(run).await?),
             "{} does not name this run: every worker must reach the location of results that the \
-             run was started with; start a new run with --out-local if they cannot",
-            self.location(MARKER)
+             run was started with; {} if they cannot",
+            self.location(MARKER),
+            self.interface.local_results()
         );
         // For results in an object store, the folder is local.
         self.create_folder()?;
@@ -164,9 +167,10 @@ impl Output {
             Some(found) if found.run == shown(run) => Ok(()),
             Some(_) => Err(self.replaced()),
             None => anyhow::bail!(
-                "{} is missing or damaged, so the owner of the results is unknown; add --fresh to \
-                 start the run over",
-                self.location(MARKER)
+                "{} is missing or damaged, so the owner of the results is unknown; {} to start the \
+                 run over",
+                self.location(MARKER),
+                self.interface.start_over()
             ),
         }
     }

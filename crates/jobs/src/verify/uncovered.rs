@@ -33,8 +33,8 @@ impl Admitted {
             key.bytes()
         };
         let keys: BTreeSet<Vec<u8>> = listed.filter_map(key).collect();
-        let passed_over = receipt.get("passed_over");
-        let count = |why| passed_over.and_then(|it| it.get(why)).and_then(Value::as_u64);
+        let skipped = receipt.get("skipped");
+        let count = |why| skipped.and_then(|it| it.get(why)).and_then(Value::as_u64);
         let counted: u64 = ["unreadable", "too_long"].into_iter().filter_map(count).sum();
         Self { unnamed: counted.saturating_sub(keys.len() as u64), keys }
     }

@@ -19,7 +19,7 @@ pub(super) const EVENTS: &[&str] = &[
     "replayed",
     "idle",
     "paused",
-    "trouble",
+    "retrying",
 ];
 
 /// The observer of one process's worker.
@@ -59,7 +59,7 @@ impl Observer for Watcher {
             WorkerEvent::Replayed { shard } => ("replayed", format!("shard {shard}")),
             WorkerEvent::Idle => ("idle", String::new()),
             WorkerEvent::Paused => ("paused", String::new()),
-            WorkerEvent::Retrying { message } => ("trouble", message.to_owned()),
+            WorkerEvent::Retrying { message } => ("retrying", message.to_owned()),
             _ => ("other", String::new()),
         };
         let mut state = self.script.lock();

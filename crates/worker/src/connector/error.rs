@@ -39,7 +39,7 @@ pub enum ConnectorError {
         path: PathBuf,
     },
     /// A row exceeds the limit.
-    #[error("row {row} (counted from 0) of {} is longer than {limit} bytes", path.display())]
+    #[error("row {} of {} is longer than {limit} bytes", row.saturating_add(1), path.display())]
     RowTooLong {
         /// The file.
         path: PathBuf,

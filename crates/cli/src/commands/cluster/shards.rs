@@ -1,6 +1,5 @@
 //! `shardwright cluster move`, `pin`, `unpin` and `freeze`.
 
-use anyhow::Context as _;
 use shardwright_contracts::ShardId;
 use shardwright_placement::{NodeAddress, TargetVersion};
 
@@ -9,8 +8,13 @@ use crate::commands::print_json;
 use crate::console::outln;
 use crate::exit::Exit;
 
-/// The context of a rejected change.
-const HELP: &str = "nothing was changed; `shardwright cluster status` lists nodes and shards";
+/// The error of a rejected change.
+fn unchanged(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    anyhow::anyhow!(
+        "{error:#}; nothing was changed; `shardwright cluster status` lists nodes and shards"
+    )
+}
 
 pub(crate) async fn move_to(
     cluster: &AnyCluster,
@@ -19,7 +23,7 @@ pub(crate) async fn move_to(
     to: &NodeAddress,
 ) -> anyhow::Result<Exit> {
     let moved = cluster.move_shard(shard, to).await;
-    let version = moved.context(HELP)?;
+    let version = moved.map_err(unchanged)?;
     report(json, version, &format!("shard {} moves to {to}", shard.as_raw()))
 }
 
@@ -29,7 +33,7 @@ pub(crate) async fn pin(
     shard: ShardId,
     to: Option<&NodeAddress>,
 ) -> anyhow::Result<Exit> {
-    let version = cluster.pin(shard, to).await.context(HELP)?;
+    let version = cluster.pin(shard, to).await.map_err(unchanged)?;
     let target = cluster.view().map.info(shard)?.target.map(ToString::to_string);
     let target = target.unwrap_or_default();
     report(json, version, &format!("shard {} is pinned to {target}", shard.as_raw()))
@@ -40,7 +44,7 @@ pub(crate) async fn unpin(
     json: bool,
     shard: ShardId,
 ) -> anyhow::Result<Exit> {
-    let version = cluster.unpin(shard).await.context(HELP)?;
+    let version = cluster.unpin(shard).await.map_err(unchanged)?;
     report(json, version, &format!("shard {} may be moved again", shard.as_raw()))
 }
 
