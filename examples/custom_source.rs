@@ -16,7 +16,7 @@ impl Connector for Numbers {
         from: &Position,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        let first = number_at(&range.start_behind(from));
+        let first = number_at(&range.start_after(from));
         let numbers = first..self.0.min(number_at(&range.end));
         let items = numbers.map(|n| Item::row(n.to_be_bytes().to_vec(), n, n.to_string()));
         Ok(Page::take(items, limit))

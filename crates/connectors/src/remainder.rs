@@ -40,8 +40,8 @@ impl Remainder {
         above && self.is_below_end(key)
     }
 
-    /// Whether the remainder is everything behind `key`, up to its end.
-    pub(crate) fn is_behind(&self, key: &[u8]) -> bool {
+    /// Whether the remainder is everything after `key`, up to its end.
+    pub(crate) fn is_after(&self, key: &[u8]) -> bool {
         self.done && self.lower == key
     }
 
@@ -57,8 +57,8 @@ impl Remainder {
         Self { lower: key.to_vec(), done: false, end: self.end.clone() }
     }
 
-    /// The remainder behind `key`.
-    pub(crate) fn behind(&self, key: &[u8]) -> Self {
+    /// The remainder after `key`.
+    pub(crate) fn after(&self, key: &[u8]) -> Self {
         Self { lower: key.to_vec(), done: true, end: self.end.clone() }
     }
 }

@@ -10,7 +10,7 @@ const WALKS_MAX: usize = 64;
 /// Most bytes of all cached walks together. The latest is kept in any case.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Walks by the key they stopped behind. A miss costs time only: the walk is restarted.
+/// Walks by the key they stopped after. A miss costs time only: the walk is restarted.
 pub(crate) struct WalkCache<W> {
     walks: Mutex<VecDeque<CachedWalk<W>>>,
 }
@@ -27,7 +27,7 @@ impl<W> CachedWalk<W> {
     fn can_read(&self, remainder: &Remainder) -> bool {
         let end = remainder.end();
         let reaches = self.end.is_empty() || (!end.is_empty() && end <= self.end.as_slice());
-        reaches && remainder.is_behind(&self.after)
+        reaches && remainder.is_after(&self.after)
     }
 }
 
@@ -49,7 +49,7 @@ impl<W> WalkCache<W> {
         walks.iter().find(|one| one.can_read(remainder)).map(|one| look(&one.walk))
     }
 
-    /// Adds a walk to `end` that stopped behind `after` and holds about `bytes` of memory.
+    /// Adds a walk to `end` that stopped after `after` and holds about `bytes` of memory.
     pub(crate) fn put(&self, after: Vec<u8>, end: Vec<u8>, bytes: usize, walk: W) {
         let mut walks = self.walks();
         walks.retain(|one| one.after != after || one.end != end);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use shardwright_worker::connector::KeyRange;
 
-    fn behind(after: &str, end: &str) -> Remainder {
+    fn after(after: &str, end: &str) -> Remainder {
         Remainder::of(&KeyRange::new("", end), Some(after.as_bytes()))
     }
 
@@ -79,21 +79,21 @@ mod tests {
     fn a_walk_is_found_by_its_key_and_only_once() {
         let cache = WalkCache::new();
         cache.put(b"k".to_vec(), b"z".to_vec(), 1, 7);
-        assert_eq!(cache.take(&behind("j", "z")), None);
-        assert_eq!(cache.peek(&behind("k", "z"), |walk| *walk), Some(7));
-        assert_eq!(cache.take(&behind("k", "z")), Some(7));
-        assert_eq!(cache.take(&behind("k", "z")), None);
+        assert_eq!(cache.take(&after("j", "z")), None);
+        assert_eq!(cache.peek(&after("k", "z"), |walk| *walk), Some(7));
+        assert_eq!(cache.take(&after("k", "z")), Some(7));
+        assert_eq!(cache.take(&after("k", "z")), None);
     }
 
     #[test]
     fn a_walk_serves_a_narrowed_range_but_not_a_wider_one() {
         let cache = WalkCache::new();
         cache.put(b"k".to_vec(), b"t".to_vec(), 1, 7);
-        assert_eq!(cache.take(&behind("k", "z")), None);
-        assert_eq!(cache.take(&behind("k", "")), None);
-        assert_eq!(cache.take(&behind("k", "p")), Some(7));
+        assert_eq!(cache.take(&after("k", "z")), None);
+        assert_eq!(cache.take(&after("k", "")), None);
+        assert_eq!(cache.take(&after("k", "p")), Some(7));
         cache.put(b"k".to_vec(), Vec::new(), 1, 8);
-        assert_eq!(cache.take(&behind("k", "")), Some(8));
+        assert_eq!(cache.take(&after("k", "")), Some(8));
     }
 
     #[test]

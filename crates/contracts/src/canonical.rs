@@ -36,7 +36,7 @@ pub trait CanonicalSink {
         self.put_raw(&value.to_le_bytes());
     }
 
-    /// Appends a byte string behind its length.
+    /// Appends a byte string after its length.
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.put_len(bytes.len());
         self.put_raw(bytes);

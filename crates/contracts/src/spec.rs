@@ -78,7 +78,7 @@ impl<'a> ShardSpecRef<'a> {
         self.start
     }
 
-    /// First key behind the range. Empty means the end of the keyspace.
+    /// First key after the range. Empty means the end of the keyspace.
     #[must_use]
     pub const fn end(self) -> &'a [u8] {
         self.end

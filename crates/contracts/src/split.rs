@@ -58,7 +58,7 @@ pub enum SplitValidationError {
     #[error("the parts do not end where the parent does")]
     EndMismatch,
     /// Keys between a part and the next belong to neither.
-    #[error("there is a gap behind part {index}")]
+    #[error("there is a gap after part {index}")]
     Gap {
         /// The part before the gap.
         index: usize,

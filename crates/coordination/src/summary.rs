@@ -72,7 +72,7 @@ pub struct ShardSummary {
     pub last_key: Option<Box<[u8]>>,
     /// First key of its range.
     pub start: Box<[u8]>,
-    /// First key behind its range.
+    /// First key after its range.
     pub end: Box<[u8]>,
     /// The shard it was split from.
     pub parent: Option<ShardId>,

@@ -2,7 +2,7 @@
 //!
 //! A record starts with a [`RecordKind`] byte and a version byte, so that decoding rejects a value
 //! under the wrong key or of a later version. The fields follow in the canonical framing: integers
-//! little-endian, byte strings and lists behind a `u32`, options behind a presence byte, enums one
+//! little-endian, byte strings and lists after a `u32`, options after a presence byte, enums one
 //! byte.
 //!
 //! Each record has exactly one encoding: bytes that decode encode to the same bytes. Decoding is

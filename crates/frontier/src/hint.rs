@@ -8,7 +8,7 @@
 //!
 //! range      [00]
 //! prefix     [01][length: u32 BE][prefix]
-//! manifest   [02][manifest id: u64 BE][first row: u64 BE][row behind the last: u64 BE]
+//! manifest   [02][manifest id: u64 BE][first row: u64 BE][row after the last: u64 BE]
 //! ```
 //!
 //! There is no version number. A new meaning gets a new tag, and an unknown tag is an error, so no

@@ -183,7 +183,7 @@ impl From<u64> for EntityId {
 /// The ids from `start` up to, not including, `end`. An `end` of [`u64::MAX`] includes the last id
 /// as well.
 ///
-/// A half-open range of `u64` cannot contain the last id, because there is no bound behind it.
+/// A half-open range of `u64` cannot contain the last id, because there is no bound after it.
 /// Stored configurations use `u64::MAX` for "to the end", so this bound includes the last id and
 /// every id has an owner. As a consequence no range ends right before the last id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -192,17 +192,23 @@ impl Source {
             Self::Tree { .. } | Self::Objects { .. } | Self::Library { .. } => None,
         };
         match row.and_then(decode_manifest_row_key) {
-            // A bound that extends a row's key is right behind the row.
+            // A bound that extends a row's key is right after the row.
             Some(row) if key.len() > ManifestRowKey::ENCODED_LEN => {
                 format!("row {}", row.row.saturating_add(2))
             }
             Some(row) => format!("row {}", row.row.saturating_add(1)),
-            // No name contains NUL. As the last byte it means right behind the name.
+            // No name contains NUL. As the last byte it means right after the name.
             None => match key.split_last() {
-                Some((0, name)) => format!("behind {}", readable(name)),
+                Some((0, name)) => format!("after {}", readable(name)),
                 _ => readable(key),
             },
         }
+    }
+
+    /// A cut between two items for display: `at` a key, or `after` a name.
+    pub fn cut_shown(&self, cut: &[u8]) -> String {
+        let (shown, is_row) = (self.key_shown(cut), matches!(self, Self::Lines { .. }));
+        if cut.ends_with(b"\0") && !is_row { shown } else { format!("at {shown}") }
     }
 
     /// Files in a state folder that only serve to read the source.
@@ -391,12 +397,15 @@ mod tests {
     fn keys_are_shown_as_names_or_row_numbers() {
         let tree = Source::Tree { path: path_text(Path::new("/data")), gitignore: false };
         assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
-        assert_eq!(tree.key_shown(b"a/b.txt\0"), "behind a/b.txt");
+        assert_eq!(tree.key_shown(b"a/b.txt\0"), "after a/b.txt");
         let path = path_text(Path::new("/rows"));
         let lines = Source::Lines { path, null: false, piped: false };
         let key = [0_u64.to_be_bytes(), 41_u64.to_be_bytes()].concat();
         assert_eq!(lines.key_shown(&key), "row 42");
         assert_eq!(lines.key_shown(&[key.as_slice(), b"\0"].concat()), "row 43");
+        assert_eq!(lines.cut_shown(&[key.as_slice(), b"\0"].concat()), "at row 43");
+        assert_eq!(tree.cut_shown(b"a/b.txt\0"), "after a/b.txt");
+        assert_eq!(tree.cut_shown(b"a/b.txt"), "at a/b.txt");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The highest watermark that a coordinator has reported for a run.
 //!
-//! Work can restart behind a watermark: children of a split need not continue their parent's
+//! Work can restart below a watermark: children of a split need not continue their parent's
 //! cursor. Finished work stays finished, so the reported watermark never decreases. It is stored
 //! before it is reported. A watermark that cannot be stored is not reported. A stored watermark
 //! that cannot be read counts as never reported.

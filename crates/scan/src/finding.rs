@@ -67,7 +67,7 @@ pub struct Span {
     pub column: u64,
     /// The line of its last character.
     pub end_line: u64,
-    /// The column behind its last character.
+    /// The column after its last character.
     pub end_column: u64,
     /// Offset in the file, in bytes.
     pub offset: u64,

@@ -62,7 +62,7 @@
 //!
 //! # A source of your own
 //!
-//! One method is required: [`Connector::page`] returns the items of a key range behind a position,
+//! One method is required: [`Connector::page`] returns the items of a key range after a position,
 //! in key order. Splits and the first shards are derived from it by default.
 //!
 //! ```
@@ -79,7 +79,7 @@
 //!         from: &Position,
 //!         limit: PageLimit,
 //!     ) -> Result<Page, ConnectorError> {
-//!         let start = range.start_behind(from);
+//!         let start = range.start_after(from);
 //!         let keys = (0..self.0)
 //!             .map(|n| (n, n.to_be_bytes()))
 //!             .skip_while(|(_, key)| key[..] < start[..])

@@ -53,9 +53,9 @@ mod tests {
         for point in 0..=POINTS {
             assert_eq!(point_at_or_after(b'A', &key(b'A', point)), point);
         }
-        let mut behind = key(b'A', 6);
-        behind.push(0);
-        assert_eq!(point_at_or_after(b'A', &behind), 7);
+        let mut after = key(b'A', 6);
+        after.push(0);
+        assert_eq!(point_at_or_after(b'A', &after), 7);
         assert_eq!(points_in(b'A', &key(b'A', 3), &key(b'A', 9)), 3..9);
         assert_eq!(points_in(b'A', b"B", b"C"), POINTS..POINTS);
     }

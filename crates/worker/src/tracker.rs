@@ -1,7 +1,7 @@
 //! Which items are done, where they finish in any order.
 //!
 //! A cursor states that everything up to a key is done. So it moves over the completed prefix only,
-//! however many items behind it are done as well.
+//! however many items after it are done as well.
 
 use std::collections::VecDeque;
 

@@ -187,7 +187,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether the cursor is at the requested key and not behind the previous one. Without a
+    /// Whether the cursor is at the requested key and not before the previous one. Without a
     /// requested key it must be unchanged. No new shard may start beyond the previous cursor.
     fn is_cursor_kept(&self, before: &Shard, after: &World) -> bool {
         let reached = before.cursor();

@@ -115,9 +115,9 @@ impl Command {
             Self::Complete(_) | Self::Release => Some(Self::Park),
             Self::Park | Self::Replace(_) => Some(Self::Release),
             Self::Residual(plan) => {
-                let behind = plan.boundary + 1;
-                Some(if behind < plan.end {
-                    Self::Residual(Plan { boundary: behind, ..plan })
+                let after = plan.boundary + 1;
+                Some(if after < plan.end {
+                    Self::Residual(Plan { boundary: after, ..plan })
                 } else {
                     Self::Release
                 })

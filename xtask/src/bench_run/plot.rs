@@ -10,7 +10,7 @@ const STEP: f64 = 25.0;
 const HEAD: f64 = 42.0;
 /// The space below its bars.
 const FOOT: f64 = 18.0;
-/// The space for the figure behind the longest bar.
+/// The space for the figure after the longest bar.
 const FIGURE_WIDTH: f64 = 90.0;
 
 /// Bars of one unit.

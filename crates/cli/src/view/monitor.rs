@@ -236,7 +236,8 @@ impl RunMonitor {
     fn messages(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) -> Vec<String> {
         let line = match event {
             WorkerEvent::Split { shard, boundary, .. } => {
-                format!("shard {:016x} was split at {}", shard.as_raw(), self.shown(boundary))
+                let cut = self.source.cut_shown(boundary);
+                format!("shard {:016x} was split {cut}", shard.as_raw())
             }
             // Idle workers request a split even of a shard that is nearly done.
             WorkerEvent::Indivisible { key: Some(key), .. } => {

@@ -10,7 +10,7 @@ const SEPARATOR: u8 = b'\n';
 const LONGEST: usize = 100;
 
 /// Decoding never panics, and accepts exactly what encoding writes. The bytes are decoded as they
-/// are, and behind a valid header with a valid hash.
+/// are, and after a valid header with a valid hash.
 pub(super) fn saved_index(data: &[u8], size: u64) {
     let stamp = Stamp { size, device: 1, inode: 2, modified: (3, 4), changed: (5, 6) };
     check(data, &stamp);

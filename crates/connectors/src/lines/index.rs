@@ -31,8 +31,8 @@ impl RowIndex {
 
     /// The nearest indexed row that starts at or before `offset`.
     pub(super) fn before_offset(&self, offset: u64) -> RowStart {
-        let behind = self.offsets.partition_point(|one| *one <= offset);
-        self.start(behind.saturating_sub(1))
+        let after = self.offsets.partition_point(|one| *one <= offset);
+        self.start(after.saturating_sub(1))
     }
 
     fn start(&self, at: usize) -> RowStart {

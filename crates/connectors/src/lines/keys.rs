@@ -49,8 +49,8 @@ impl RowKeys {
     }
 
     /// The first row whose key is above `key`, or the number of rows.
-    pub(super) fn first_behind(&self, key: &[u8]) -> u64 {
-        self.row_of(ManifestRowKey::first_behind(key))
+    pub(super) fn first_after(&self, key: &[u8]) -> u64 {
+        self.row_of(ManifestRowKey::first_after(key))
     }
 
     /// The first row of this file that is not before `first`, or the number of rows.
@@ -77,10 +77,10 @@ mod tests {
             for row in 0..10 {
                 let key = keys.key(row);
                 assert_eq!(keys.first_from(&key), row);
-                assert_eq!(keys.first_behind(&key), row + 1);
+                assert_eq!(keys.first_after(&key), row + 1);
                 let longer = [key.as_slice(), b"x"].concat();
                 assert_eq!(
-                    (keys.first_from(&longer), keys.first_behind(&longer)),
+                    (keys.first_from(&longer), keys.first_after(&longer)),
                     (row + 1, row + 1)
                 );
             }

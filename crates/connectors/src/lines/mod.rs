@@ -173,7 +173,7 @@ impl Connector for LineConnector {
         blocking(move || {
             let (start, stop) = (lines.start_of(first)?.offset, lines.start_of(end)?.offset);
             let goal = start + share(stop.saturating_sub(start), fraction);
-            let row = lines.start_behind(goal)?.row.clamp(first + 1, end - 1);
+            let row = lines.start_after(goal)?.row.clamp(first + 1, end - 1);
             Ok(Some(lines.keys.key(row)))
         })
         .await
@@ -217,10 +217,10 @@ impl Lines {
         Ok(Self { source, separator: *separator, digest, index, keys })
     }
 
-    /// The rows of a range behind a key, as first (inclusive) and end (exclusive).
+    /// The rows of a range after a key, as first (inclusive) and end (exclusive).
     fn rows(&self, range: &KeyRange, after: Option<&[u8]>) -> (u64, u64) {
-        let behind = after.map_or(0, |after| self.keys.first_behind(after));
-        let first = self.keys.first_from(&range.start).max(behind);
+        let after = after.map_or(0, |after| self.keys.first_after(after));
+        let first = self.keys.first_from(&range.start).max(after);
         let end = match range.end.as_slice() {
             [] => self.keys.rows(),
             end => self.keys.first_from(end),
@@ -237,8 +237,8 @@ impl Lines {
         self.source.seek_row(known, row)
     }
 
-    /// The first row that starts at or behind an offset.
-    fn start_behind(&self, goal: u64) -> Result<RowStart, ConnectorError> {
+    /// The first row that starts at or after an offset.
+    fn start_after(&self, goal: u64) -> Result<RowStart, ConnectorError> {
         let known = self.index.before_offset(goal);
         self.source.check_begins(known.offset)?;
         self.source.seek_offset(known, goal)
@@ -249,7 +249,7 @@ impl Lines {
         let mut last = 0;
         for part in 1..wanted {
             let goal = u128::from(self.index.size) * part as u128 / wanted as u128;
-            let row = self.start_behind(u64::try_from(goal).unwrap_or(u64::MAX))?.row;
+            let row = self.start_after(u64::try_from(goal).unwrap_or(u64::MAX))?.row;
             if row > last && row < self.index.rows {
                 cuts.push(self.keys.key(row));
                 last = row;

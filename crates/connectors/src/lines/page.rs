@@ -41,12 +41,12 @@ impl Lines {
         self.source.check_begins(start.offset)?;
         let rows = self.read_rows(start, end, limit)?;
         let next = first + rows.spans.len() as u64;
-        let behind = start.offset + rows.spans.last().map_or(0, |span| span.end) as u64;
+        let after = start.offset + rows.spans.last().map_or(0, |span| span.end) as u64;
         let items = self.items(first, rows);
         Ok(Page {
             items,
             ended: next >= end,
-            token: self.write_token(next, behind),
+            token: self.write_token(next, after),
             ..Page::default()
         })
     }

@@ -95,8 +95,8 @@ pub(super) fn decode(
     let body = content.strip_prefix(header(stamp, separator, longest).as_slice())?;
     let (digest, mut rest) = body.split_first_chunk::<32>()?;
     let mut number = || {
-        let (first, behind) = rest.split_first_chunk::<8>()?;
-        rest = behind;
+        let (first, after) = rest.split_first_chunk::<8>()?;
+        rest = after;
         Some(u64::from_le_bytes(*first))
     };
     let (rows, stride, count) = (number()?, number()?, number()?);

@@ -101,7 +101,7 @@ impl Source {
         Ok(())
     }
 
-    /// The first row that starts at or behind `goal`, searched from a row before it.
+    /// The first row that starts at or after `goal`, searched from a row before it.
     pub(super) fn seek_offset(
         &self,
         from: RowStart,
@@ -159,7 +159,7 @@ impl Source {
         Ok(length)
     }
 
-    /// Checks that a row starts at `offset`: at the start of the file, or behind a separator.
+    /// Checks that a row starts at `offset`: at the start of the file, or after a separator.
     pub(super) fn check_begins(&self, offset: u64) -> Result<(), ConnectorError> {
         let Some(before) = offset.checked_sub(1) else {
             return Ok(());

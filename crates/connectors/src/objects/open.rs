@@ -113,7 +113,7 @@ fn is_directory_bucket(host: &str) -> bool {
     host.split('.').next().is_some_and(|bucket| bucket.ends_with("--x-s3"))
 }
 
-/// The URL in items and errors: with one slash behind the host, and none at the end.
+/// The URL in items and errors: with one slash after the host, and none at the end.
 fn shown(address: &ObjectUrl) -> String {
     let (scheme, rest) = address.as_str().split_once("://").unwrap_or(("", address.as_str()));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));

@@ -46,7 +46,7 @@ impl ObjectPrefix {
         let lower = remainder.lower();
         let text = valid_start(lower);
         // A key that is done and is a valid path is the exact offset.
-        if remainder.is_behind(text.as_bytes())
+        if remainder.is_after(text.as_bytes())
             && let Some(path) = self.exact_path(text)
         {
             return Some(path);
@@ -102,7 +102,7 @@ mod tests {
         Remainder::of(&KeyRange::new(lower, ""), None)
     }
 
-    fn behind(lower: &[u8]) -> Remainder {
+    fn after(lower: &[u8]) -> Remainder {
         Remainder::of(&KeyRange::new("", ""), Some(lower))
     }
 
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_starts_right_behind_a_key_that_is_done() {
-        assert_eq!(offset("p", &behind(b"a/b")).as_deref(), Some("p/a/b"));
-        assert_eq!(offset("", &behind(b"a/b")).as_deref(), Some("a/b"));
+    fn a_listing_starts_right_after_a_key_that_is_done() {
+        assert_eq!(offset("p", &after(b"a/b")).as_deref(), Some("p/a/b"));
+        assert_eq!(offset("", &after(b"a/b")).as_deref(), Some("a/b"));
     }
 
     #[test]
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn bytes_that_no_path_can_have_are_left_out() {
-        assert_eq!(offset("p", &behind(b"ab\xff")).as_deref(), Some("p/ab~\u{10ffff}"));
-        assert_eq!(offset("p", &behind(b"a//b")).as_deref(), Some("p/a/.\u{10ffff}"));
+        assert_eq!(offset("p", &after(b"ab\xff")).as_deref(), Some("p/ab~\u{10ffff}"));
+        assert_eq!(offset("p", &after(b"a//b")).as_deref(), Some("p/a/.\u{10ffff}"));
         assert_eq!(offset("p", &from(b"\xff")).as_deref(), Some("p/~\u{10ffff}"));
     }
 }

@@ -128,7 +128,7 @@ impl Bucket {
         Ok(low)
     }
 
-    /// The end of the longest prefix that all keys behind `key` share with it. Bisecting up to the
+    /// The end of the longest prefix that all keys after `key` share with it. Bisecting up to the
     /// end of the remainder would spend its steps on leading characters that never differ.
     async fn end_of_shared_start(
         &self,
@@ -141,13 +141,13 @@ impl Bucket {
         while differing - shared > 1 {
             let length = shared.midpoint(differing);
             let start = key.get(..length).unwrap_or_default();
-            let behind = prefix_successor(start, &mut buffer).unwrap_or_default().to_vec();
-            if self.first_from(remainder, &behind).await?.is_some() {
+            let after = prefix_successor(start, &mut buffer).unwrap_or_default().to_vec();
+            if self.first_from(remainder, &after).await?.is_some() {
                 differing = length;
             } else {
                 shared = length;
-                if remainder.is_below_end(&behind) && !behind.is_empty() {
-                    end = behind;
+                if remainder.is_below_end(&after) && !after.is_empty() {
+                    end = after;
                 }
             }
         }

@@ -211,7 +211,7 @@ impl Sink for ObjectSink {
                 return Err(damaged("it is too short"));
             };
             while let Some(bytes) = pieces.try_next().await.map_err(self.failed(&name))? {
-                // Uploaded bytes behind the extent are not committed.
+                // Uploaded bytes after the extent are not committed.
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 let bytes = bytes.get(..wanted).unwrap_or_default();
                 hasher.update(bytes);

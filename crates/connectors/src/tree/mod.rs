@@ -54,7 +54,7 @@ pub struct TreeOptions {
 
 /// The regular files of a directory tree. Keys are paths below the root, as raw bytes.
 ///
-/// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, behind `a.txt` and
+/// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, after `a.txt` and
 /// before `a0`. Hidden files are items. Only the root itself may be a symbolic link.
 ///
 /// Links, special files, and entries that vanish, may not be read or have too long a path are
@@ -274,7 +274,7 @@ impl Tree {
         let Some(first) = self.first_file(remainder)? else {
             return Ok(None);
         };
-        let behind_first = remainder.behind(&first);
+        let after_first = remainder.after(&first);
         // Candidates, nearest first: the cut by weight, pieces before it, and the second file.
         if let Some(at) = cut {
             let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
@@ -288,7 +288,7 @@ impl Tree {
                 }
             }
         }
-        self.first_file(&behind_first)
+        self.first_file(&after_first)
     }
 
     fn first_file(&self, remainder: &Remainder) -> Result<Option<Vec<u8>>, ConnectorError> {

@@ -93,7 +93,7 @@ async fn a_row_longer_than_a_page_is_a_page_of_its_own() {
     let lines = fixture.open().await;
     let limit = PageLimit { bytes: 1_000, ..PageLimit::items(10) };
     let whole = lines.whole_range();
-    let first = lines.page(&whole, &Position::behind(whole.start.clone()), limit).await.unwrap();
+    let first = lines.page(&whole, &Position::after(whole.start.clone()), limit).await.unwrap();
     assert_eq!(texts(&first.items), [long.as_slice()]);
     let rest = lines.page(&whole, &first.next_position().unwrap(), limit).await.unwrap();
     assert_eq!(texts(&rest.items), [b"b"]);

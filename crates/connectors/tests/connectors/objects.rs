@@ -168,7 +168,7 @@ async fn a_page_costs_one_listing_from_its_position() {
     let server = ListingServer::start(objects).await;
     let objects = ObjectConnector::open_with("s3://bucket/in", server.settings()).await.unwrap();
     let whole = ObjectConnector::whole_range();
-    let position = Position::behind("0899");
+    let position = Position::after("0899");
     let page = objects.page(&whole, &position, PageLimit::items(50)).await.unwrap();
     assert_eq!((keys(&page.items)[0], page.items.len()), ("0900", 50));
     assert_eq!(server.listings(), 1);

@@ -292,7 +292,7 @@ async fn a_page_opens_only_folders_that_its_range_reaches() {
     let tree = TreeConnector::open_with(folder.path(), options).await.unwrap();
     assert_eq!(everything(&tree).await.1.len(), 2);
     let range = KeyRange::new("b/1", "b/3");
-    let page = tree.page(&range, &Position::behind("b/1"), PageLimit::default()).await.unwrap();
+    let page = tree.page(&range, &Position::after("b/1"), PageLimit::default()).await.unwrap();
     assert_eq!(keys(&page.items), [b"b/2"]);
     assert!(page.skipped.is_empty(), "{:?}", page.skipped);
 }

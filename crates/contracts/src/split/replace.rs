@@ -61,7 +61,7 @@ pub struct SplitReplacePlan<'a> {
 /// Plans to split `parent` at `boundaries`, given in key order.
 ///
 /// The first child inherits the parent's cursor, so no progress is lost. Therefore every boundary
-/// must lie behind that cursor. All children get the parent's metadata unchanged. If the metadata
+/// must lie after that cursor. All children get the parent's metadata unchanged. If the metadata
 /// describes the range, as a hint does, give each child its own.
 pub fn plan_split_replace<'a>(
     parent: ShardSpecRef<'a>,

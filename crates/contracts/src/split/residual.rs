@@ -11,7 +11,7 @@ pub struct SplitResidualPlan<'a> {
     residual: ShardSpecRef<'a>,
 }
 
-/// Plans to split `parent` at `boundary`, which must lie behind the parent's cursor.
+/// Plans to split `parent` at `boundary`, which must lie after the parent's cursor.
 ///
 /// Both parts get the parent's metadata unchanged. If the metadata describes the range, as a hint
 /// does, give each part its own.

@@ -28,7 +28,7 @@ fn replace_gives_the_parents_progress_to_the_first_child() {
 }
 
 #[test]
-fn replace_puts_every_boundary_behind_the_cursor() {
+fn replace_puts_every_boundary_after_the_cursor() {
     for cursor in [b"d", b"e"] {
         assert_eq!(
             plan_split_replace(spec("a", "z"), CursorUpdate::at(cursor), &[b"d"]),
@@ -183,7 +183,7 @@ fn residual_parts_may_have_their_own_metadata() {
 }
 
 #[test]
-fn residual_boundary_lies_behind_the_cursor() {
+fn residual_boundary_lies_after_the_cursor() {
     for cursor in [b"d", b"e"] {
         assert_eq!(
             plan_split_residual(spec("a", "z"), CursorUpdate::at(cursor), b"d"),

@@ -21,7 +21,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Checks the tag of a record that must be of `kind`, and continues behind it.
+    /// Checks the tag of a record that must be of `kind`, and continues after it.
     pub(super) fn open(kind: RecordKind, value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Self { kind, rest: value, offset: 0 };
         if value.is_empty() {

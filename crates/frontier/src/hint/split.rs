@@ -112,10 +112,10 @@ impl ShardHint<'_> {
     }
 
     /// The first key above `key` at which a shard with this hint may be cut. `None` if there is no
-    /// such key. Cutting there separates `key` from everything behind it.
-    pub fn cut_behind<'b>(&self, key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
+    /// such key. Cutting there separates `key` from everything after it.
+    pub fn cut_after<'b>(&self, key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
         match self {
-            Self::Manifest { .. } => ManifestRowKey::first_behind(key)?.encode_into(buf),
+            Self::Manifest { .. } => ManifestRowKey::first_after(key)?.encode_into(buf),
             Self::Range | Self::Prefix { .. } => return key_successor(key, buf),
         }
         Some(buf.as_bytes())
@@ -137,7 +137,7 @@ impl ShardHint<'_> {
 pub enum SplitBoundary {
     /// Its first key.
     Start,
-    /// The first key behind it.
+    /// The first key after it.
     End,
 }
 
@@ -178,7 +178,7 @@ pub enum HintPropagationError {
     EmptyManifestRange {
         /// First row.
         start_row: u64,
-        /// First row behind the last.
+        /// First row after the last.
         end_row: u64,
     },
 }
@@ -246,7 +246,7 @@ impl RowRange {
         Ok(ShardHint::Manifest { manifest_id: self.manifest_id, start_row, end_row })
     }
 
-    /// The row of a bound. The row behind the last is a valid bound.
+    /// The row of a bound. The row after the last is a valid bound.
     fn row(&self, key: &[u8], boundary: SplitBoundary) -> Result<u64, HintPropagationError> {
         let invalid = HintPropagationError::InvalidManifestBoundary { boundary };
         let ManifestRowKey { manifest_id, row } = decode_manifest_row_key(key).ok_or(invalid)?;

@@ -29,7 +29,7 @@ pub enum ShardHint<'a> {
         manifest_id: u64,
         /// First row.
         start_row: u64,
-        /// First row behind the last.
+        /// First row after the last.
         end_row: u64,
     },
 }
@@ -66,7 +66,7 @@ pub enum ShardEncodeError {
     InvertedManifestRows {
         /// First row.
         start_row: u64,
-        /// First row behind the last.
+        /// First row after the last.
         end_row: u64,
     },
 }
@@ -101,7 +101,7 @@ pub enum ShardHintDecodeError {
     InvertedManifestRows {
         /// First row.
         start_row: u64,
-        /// First row behind the last.
+        /// First row after the last.
         end_row: u64,
     },
 }

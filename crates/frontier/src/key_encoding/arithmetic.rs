@@ -2,7 +2,7 @@ use shardwright_contracts::limits::MAX_KEY_SIZE;
 
 use super::KeyBuf;
 
-/// The first key behind all keys that start with `prefix`.
+/// The first key after all keys that start with `prefix`.
 ///
 /// Trailing `0xFF` bytes cannot be incremented, so they are dropped and the byte before them is
 /// incremented. Returns `None` and leaves `buf` unchanged if `prefix` is empty, consists of `0xFF`
@@ -62,17 +62,17 @@ pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b 
 fn write_mean(a: &[u8], b: &[u8], out: &mut KeyBuf) {
     let (a, b) = (Words::of(a), Words::of(b));
     let mut carry = false;
-    let mut behind: Option<(&mut [u8; 8], u64)> = None;
+    let mut after: Option<(&mut [u8; 8], u64)> = None;
     let groups = out.overwrite_in_groups(a.byte_len.max(b.byte_len));
     for (index, group) in groups.iter_mut().enumerate().rev() {
         let (sum, overflow) = a.word(index).carrying_add(b.word(index), carry);
         carry = overflow;
-        if let Some((group, word)) = behind {
+        if let Some((group, word)) = after {
             *group = (word >> 1 | sum << 63).to_be_bytes();
         }
-        behind = Some((group, sum));
+        after = Some((group, sum));
     }
-    if let Some((group, word)) = behind {
+    if let Some((group, word)) = after {
         *group = (word >> 1 | u64::from(carry) << 63).to_be_bytes();
     }
 }

@@ -108,11 +108,11 @@ pub fn decode_composite_part<'k>(
             .ok_or(CompositeDecodeError::Unterminated)?;
         part.extend_from_slice(plain);
         match escape {
-            [ESCAPE, ESCAPED_ZERO, behind @ ..] => {
+            [ESCAPE, ESCAPED_ZERO, after @ ..] => {
                 part.extend_from_slice(&[ESCAPE]);
-                rest = behind;
+                rest = after;
             }
-            [ESCAPE, END_OF_PART, behind @ ..] => return complete(part, behind),
+            [ESCAPE, END_OF_PART, after @ ..] => return complete(part, after),
             [ESCAPE, unknown, ..] => return Err(CompositeDecodeError::UnknownEscape(*unknown)),
             _ => return Err(CompositeDecodeError::Unterminated),
         }

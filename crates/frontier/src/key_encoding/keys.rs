@@ -164,16 +164,16 @@ impl ManifestRowKey {
         Self { manifest_id, row }
     }
 
-    /// The first row whose key is not below `bound`, of any manifest. `None` behind the last row.
+    /// The first row whose key is not below `bound`, of any manifest. `None` after the last row.
     #[must_use]
     pub fn first_from(bound: &[u8]) -> Option<Self> {
         // A bound that extends a row's key is above it.
         Self::nearest(bound, bound.len() > Self::ENCODED_LEN)
     }
 
-    /// The first row whose key is above `key`, of any manifest. `None` behind the last row.
+    /// The first row whose key is above `key`, of any manifest. `None` after the last row.
     #[must_use]
-    pub fn first_behind(key: &[u8]) -> Option<Self> {
+    pub fn first_after(key: &[u8]) -> Option<Self> {
         Self::nearest(key, key.len() >= Self::ENCODED_LEN)
     }
 

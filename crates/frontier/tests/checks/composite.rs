@@ -7,10 +7,10 @@ pub(crate) fn composite(key: &[u8]) {
     let (mut rest, mut part, mut parts) = (key, KeyBuf::new(), Vec::new());
     while !rest.is_empty() {
         match decode_composite_part(rest, &mut part) {
-            Ok(behind) => {
-                assert!(behind.len() + 2 <= rest.len(), "a part has at least its terminator");
+            Ok(after) => {
+                assert!(after.len() + 2 <= rest.len(), "a part has at least its terminator");
                 parts.push(part.as_bytes().to_vec());
-                rest = behind;
+                rest = after;
             }
             Err(CompositeDecodeError::PartTooLarge { size, max }) => {
                 assert!(size > max && size < rest.len());

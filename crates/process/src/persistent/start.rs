@@ -196,8 +196,8 @@ async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
         let mut rest = buffer.as_slice();
         let lines = std::iter::from_fn(|| {
             let end = scanned + memchr(b'\n', rest.get(scanned..)?)?;
-            let (line, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
-            (rest, scanned) = (behind, 0);
+            let (line, after) = (rest.get(..end)?, rest.get(end + 1..)?);
+            (rest, scanned) = (after, 0);
             Some(line)
         });
         if let Err(error) = link.receive(lines) {

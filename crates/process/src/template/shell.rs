@@ -10,12 +10,12 @@ use std::path::Path;
 
 use super::contains_placeholder;
 
-/// Programs that execute the text behind `-c`.
+/// Programs that execute the text after `-c`.
 const SHELLS: [&str; 14] = [
     "ash", "bash", "csh", "dash", "fish", "hush", "ksh", "ksh93", "mksh", "rbash", "sh", "tcsh",
     "yash", "zsh",
 ];
-/// Programs that pass the text behind `-c` to a shell, wherever the option is.
+/// Programs that pass the text after `-c` to a shell, wherever the option is.
 const CALLERS: [&str; 4] = ["flock", "runuser", "script", "su"];
 
 /// Whether an item would become part of a script that a shell executes.

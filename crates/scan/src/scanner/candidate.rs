@@ -82,7 +82,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The position behind some bytes.
+    /// The position after some bytes.
     pub(super) fn after(self, bytes: &[u8]) -> Self {
         match memrchr(b'\n', bytes) {
             Some(last) => Self {

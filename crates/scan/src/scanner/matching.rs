@@ -19,7 +19,7 @@ pub(super) struct Window<'w> {
     pub(super) path: &'w [u8],
     pub(super) bytes: &'w [u8],
     /// Where matches may start. Bytes before it were searched, and are context. A match that starts
-    /// behind it is left to the next window.
+    /// after it is left to the next window.
     pub(super) fresh: (usize, usize),
     /// Offset of the window in the file.
     pub(super) offset: u64,
@@ -78,9 +78,9 @@ impl Scanner {
         let cache = cache.get_or_insert_with(|| pattern.regex.create_cache());
         let mut locator = Locator::new(window.bytes, window.position);
         for part in area.parts() {
-            let behind_last = reached.saturating_sub(window.offset);
-            let behind_last = usize::try_from(behind_last).unwrap_or(usize::MAX);
-            let mut at = part.start.max(window.fresh.0).max(behind_last);
+            let after_last = reached.saturating_sub(window.offset);
+            let after_last = usize::try_from(after_last).unwrap_or(usize::MAX);
+            let mut at = part.start.max(window.fresh.0).max(after_last);
             // An anchored match starts where the part starts.
             if anchored == Anchored::Yes && at > part.start {
                 continue;

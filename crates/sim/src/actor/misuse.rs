@@ -214,8 +214,8 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
         }
         Fault::CursorOutOfRange => match scene.rng.chance(700) {
             true => {
-                let behind = key(tag, held.end.min(POINTS)).max(held.spec.as_ref().end().to_vec());
-                Cursor::at(behind)
+                let after = key(tag, held.end.min(POINTS)).max(held.spec.as_ref().end().to_vec());
+                Cursor::at(after)
             }
             false => Cursor::at(vec![tag]),
         },

@@ -200,7 +200,7 @@ impl Connector for Doctored<Numbers> {
             }
             Some(WorkerBug::ItemRepeated) if from.after.is_some() && !page.items.is_empty() => {
                 let before = from.after.as_deref().map(first_at).unwrap_or_default();
-                let again = Position::behind(key(before.saturating_sub(1)));
+                let again = Position::after(key(before.saturating_sub(1)));
                 if before > first_at(&range.start) {
                     let limit = PageLimit { items: limit.items + 1, ..limit };
                     return self.inner.page(range, &again, limit).await;

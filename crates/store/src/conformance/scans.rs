@@ -91,7 +91,7 @@ pub async fn pages_are_of_one_revision_or_the_scan_has_moved<H: Harness>(harness
     }
     let limit = 5;
     let first = space.store.scan(&space.range(), ScanFrom::first(limit)).await.unwrap();
-    // One key before the position of the scan, some behind it, a new one, and a deleted one.
+    // One key before the position of the scan, some after it, a new one, and a deleted one.
     space.put("01", "after").await;
     space.put("15", "after").await;
     space.put("155", "after").await;

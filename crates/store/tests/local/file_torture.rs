@@ -295,14 +295,14 @@ fn damage_after_the_last_commit_loses_nothing() {
         let end = end_of_last_commit(&image.log());
         image.is_whole(image.with("state.db-wal", |_| {}).0.path(), "untouched");
         let (cut, _) = image.with("state.db-wal", |log| log.truncate(end));
-        image.is_whole(cut.path(), "cut behind the last commit");
+        image.is_whole(cut.path(), "cut after the last commit");
         for round in 0..5 {
             let (scribbled, _) = image.with("state.db-wal", |log| {
                 log.truncate(end + chance.below(log.len() - end + 1));
                 log.extend((0..1 + chance.below(9_000)).map(|_| 0));
                 scribble(log, end, &mut chance);
             });
-            let context = format!("seed {seed}, scribbled behind the last commit, {round}");
+            let context = format!("seed {seed}, scribbled after the last commit, {round}");
             image.is_whole(scribbled.path(), &context);
         }
     }

@@ -44,7 +44,7 @@ fn expect<T>(result: Result<T, ConnectorError>) -> T {
     result.unwrap_or_else(|error| panic!("the connector failed: {error:?}"))
 }
 
-/// Reads the items of a range behind a position, page by page.
+/// Reads the items of a range after a position, page by page.
 async fn read(
     connector: &impl Connector,
     range: &KeyRange,
@@ -137,15 +137,15 @@ async fn check_page_sizes(connector: &impl Connector, whole: &KeyRange, all: &[I
     }
 }
 
-/// Resumes behind each key, as a new holder would.
+/// Resumes after each key, as a new holder would.
 async fn check_positions(connector: &impl Connector, whole: &KeyRange, all: &[Item]) {
     for at in sample(all.len()) {
         let (Some(item), Some(rest)) = (all.get(at), all.get(at + 1..)) else {
             continue;
         };
-        let position = Position::behind(item.key.to_vec());
+        let position = Position::after(item.key.to_vec());
         let found = read(connector, whole, position, PageLimit::items(5), true).await;
-        assert_same(&found, rest, "resuming behind a key returns the items that follow it");
+        assert_same(&found, rest, "resuming after a key returns the items that follow it");
     }
 }
 
@@ -155,7 +155,7 @@ async fn check_foreign_positions(connector: &impl Connector, whole: &KeyRange, a
         let expected: Vec<Item> =
             all.iter().filter(|item| item.key.as_ref() > between.as_slice()).cloned().collect();
         for token in [&b""[..], &[0xff; 24], b"foreign"] {
-            let position = Position::behind(between.clone()).with_token(token);
+            let position = Position::after(between.clone()).with_token(token);
             let found = read(connector, whole, position, PageLimit::items(7), true).await;
             assert_same(&found, &expected, "any bytes are a valid position, with any token");
         }
@@ -163,7 +163,7 @@ async fn check_foreign_positions(connector: &impl Connector, whole: &KeyRange, a
     let first = expect(connector.page(whole, &Position::start(), PageLimit::items(1)).await);
     if let (Some(last), Some(before)) = (all.last(), all.len().checked_sub(2)) {
         let other = all.get(before).map_or(&[][..], |item| &item.key);
-        let position = Position::behind(other).with_token(&first.token);
+        let position = Position::after(other).with_token(&first.token);
         let found = read(connector, whole, position, PageLimit::items(7), true).await;
         assert_same(
             &found,
@@ -185,7 +185,7 @@ async fn check_divisions(connector: &impl Connector, whole: &KeyRange, all: &[It
         let left = KeyRange::new(whole.start.clone(), cut.clone());
         let right = KeyRange::new(cut.clone(), whole.end.clone());
         let mut found = read(connector, &left, Position::start(), limit, true).await;
-        assert!(found.iter().all(|item| left.contains(&item.key)), "no key is behind the cut");
+        assert!(found.iter().all(|item| left.contains(&item.key)), "no key is after the cut");
         found.extend(read(connector, &right, Position::start(), limit, false).await);
         assert_same(&found, all, "two parts hold the same items as the whole");
     }
@@ -196,7 +196,7 @@ async fn check_divisions(connector: &impl Connector, whole: &KeyRange, all: &[It
     assert_same(&found, all, "many parts hold the same items as the whole");
 }
 
-/// Splits the rest behind some keys, and its parts, until no part can be split.
+/// Splits the rest after some keys, and its parts, until no part can be split.
 async fn check_splits(connector: &impl Connector, whole: &KeyRange, all: &[Item]) {
     for at in sample(all.len()) {
         let (Some(item), Some(rest)) = (all.get(at), all.get(at + 1..)) else {
@@ -234,7 +234,7 @@ fn check_cut(cut: Option<&[u8]>, range: &KeyRange, left: &[Item]) {
             assert!(cut.len() <= MAX_KEY_SIZE, "a split is not longer than a key");
             let before = left.iter().filter(|item| item.key.as_ref() < cut).count();
             assert!(before > 0, "at least one item is before the split");
-            assert!(before < left.len(), "at least one item is at or behind the split");
+            assert!(before < left.len(), "at least one item is at or after the split");
         }
     }
 }
@@ -283,7 +283,7 @@ fn sample(count: usize) -> impl Iterator<Item = usize> {
     (0..count).filter(move |at| at % step == 0 || at + 1 == count)
 }
 
-/// Points between keys, before and behind all of them, and right beside them.
+/// Points between keys, before and after all of them, and right beside them.
 fn points_between(whole: &KeyRange, all: &[Item]) -> Vec<Vec<u8>> {
     let mut points = vec![whole.start.clone(), vec![0], vec![0xff; 300], vec![b'a']];
     let mut buffer = KeyBuf::new();

@@ -136,8 +136,8 @@ impl Position {
         Self { after: None, token: Vec::new() }
     }
 
-    /// Behind a key, without a token.
-    pub fn behind(key: impl Into<Vec<u8>>) -> Self {
+    /// After a key, without a token.
+    pub fn after(key: impl Into<Vec<u8>>) -> Self {
         Self { after: Some(key.into()), token: Vec::new() }
     }
 
@@ -154,9 +154,9 @@ impl Position {
 pub struct Page {
     /// The items, in key order.
     pub items: Vec<Item>,
-    /// Whether the range has no items behind these.
+    /// Whether the range has no items after these.
     pub ended: bool,
-    /// A hint that makes the next page cheaper, for the position behind the last item. At most a
+    /// A hint that makes the next page cheaper, for the position after the last item. At most a
     /// few dozen bytes.
     pub token: Vec<u8>,
     /// Entries of the source that are not items.
@@ -178,14 +178,14 @@ impl Page {
     }
 
     /// Checks the contract of [`Connector::page`](super::Connector::page): keys lie in the range
-    /// and behind the position, they rise strictly, and only the last page is empty.
+    /// and after the position, they rise strictly, and only the last page is empty.
     pub(crate) fn check(&self, range: &KeyRange, from: &Position) -> Result<(), ConnectorError> {
         let invalid = |problem| Err(ConnectorError::InvalidPage { problem });
         if !self.items.iter().all(|item| range.contains(&item.key)) {
             return invalid("a key is outside of the requested range");
         }
         if self.items.first().is_some_and(|first| from.after.as_deref() >= Some(&*first.key)) {
-            return invalid("its first key is not behind the requested position");
+            return invalid("its first key is not after the requested position");
         }
         if !self.items.is_sorted_by(|one, next| one.key < next.key) {
             return invalid("its keys do not rise");
@@ -196,10 +196,10 @@ impl Page {
         Ok(())
     }
 
-    /// The position behind the last item, if there is one.
+    /// The position after the last item, if there is one.
     #[must_use]
     pub fn next_position(&self) -> Option<Position> {
         let last = self.items.last()?;
-        Some(Position::behind(last.key.to_vec()).with_token(&self.token))
+        Some(Position::after(last.key.to_vec()).with_token(&self.token))
     }
 }

@@ -37,10 +37,10 @@ pub use source::{Quantity, SourceEstimate, SourceFingerprint};
 /// Positions and bounds may be any bytes, not only keys of the source. A worker checks each page
 /// against the requested range, and stops with an error if the contract is broken.
 pub trait Connector: Send + Sync + 'static {
-    /// Returns the items of `range` behind `from`, in key order, as many as `limit` allows.
+    /// Returns the items of `range` after `from`, in key order, as many as `limit` allows.
     ///
     /// Only the last page of a range may be empty. The token of a page is passed back with the
-    /// position behind its last item. With another token, or without one, the result must be the
+    /// position after its last item. With another token, or without one, the result must be the
     /// same.
     fn page(
         &self,
@@ -49,7 +49,7 @@ pub trait Connector: Send + Sync + 'static {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Page, ConnectorError>> + Send;
 
-    /// Estimates what is left of `range` behind `after`. Must be cheap, and may be rough.
+    /// Estimates what is left of `range` after `after`. Must be cheap, and may be rough.
     /// By default nothing is known.
     fn estimate(
         &self,

@@ -44,9 +44,9 @@ impl KeyRange {
         self.end.is_empty() || key < self.end.as_slice()
     }
 
-    /// The smallest key that a page behind a position may have.
+    /// The smallest key that a page after a position may have.
     #[must_use]
-    pub fn start_behind(&self, from: &Position) -> Vec<u8> {
+    pub fn start_after(&self, from: &Position) -> Vec<u8> {
         // The smallest key above another is that key with a zero byte appended.
         let next = from.after.as_ref().map(|after| [after, &[0][..]].concat());
         next.map_or_else(|| self.start.clone(), |next| next.max(self.start.clone()))
@@ -73,13 +73,13 @@ impl fmt::Debug for KeyRange {
 }
 
 /// Splits a range by bytes alone. The split is the first key in the upper half of the possible keys
-/// behind `after`. If the upper half is empty, the rest is halved again.
+/// after `after`. If the upper half is empty, the rest is halved again.
 pub(super) async fn split_by_bytes<C: Connector + ?Sized>(
     connector: &C,
     range: &KeyRange,
     after: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, ConnectorError> {
-    let from = after.map_or_else(Position::start, Position::behind);
+    let from = after.map_or_else(Position::start, Position::after);
     let first = connector.page(range, &from, PageLimit::items(2)).await?;
     // The first key stays, so the second is the earliest possible split.
     let Some(second) = first.items.get(1).map(|item| item.key.to_vec()) else { return Ok(None) };
@@ -134,11 +134,11 @@ mod tests {
     use crate::connector::{Item, Page};
 
     #[test]
-    fn the_rest_starts_behind_the_position_and_in_the_range() {
+    fn the_rest_starts_after_the_position_and_in_the_range() {
         let range = KeyRange::new("b", "d");
-        assert_eq!(range.start_behind(&Position::start()), b"b");
-        assert_eq!(range.start_behind(&Position::behind("a")), b"b");
-        assert_eq!(range.start_behind(&Position::behind("b")), b"b\0");
+        assert_eq!(range.start_after(&Position::start()), b"b");
+        assert_eq!(range.start_after(&Position::after("a")), b"b");
+        assert_eq!(range.start_after(&Position::after("b")), b"b\0");
     }
 
     type Split = fn(&KeyRange) -> Option<Vec<u8>>;
@@ -156,7 +156,7 @@ mod tests {
             from: &Position,
             limit: PageLimit,
         ) -> Result<Page, ConnectorError> {
-            let start = range.start_behind(from);
+            let start = range.start_after(from);
             let mut keys: Vec<Vec<u8>> = (b'a'..=b'z').map(|letter| vec![letter]).collect();
             keys.extend(self.has_key_above.then(|| vec![0xff; 300]));
             let keys = keys.into_iter().filter(|key| *key >= start && range.is_below_end(key));

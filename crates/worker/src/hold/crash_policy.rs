@@ -3,7 +3,7 @@
 //! An item can kill not only its program but the whole worker. No process is left to name the item,
 //! and the shard comes back without progress. Its next holder processes one item at a time and
 //! commits each, so that the cursor stops right before the killer. After enough losses, the item
-//! behind the cursor is parked unprocessed.
+//! after the cursor is parked unprocessed.
 //!
 //! Shards held beside such a shard are lost with it, and would be blamed as well. So its holder has
 //! an exclusive claim: until its first item is committed, no other slot of the worker acquires a
@@ -93,7 +93,7 @@ impl CrashPolicy {
     }
 }
 
-/// The number of the last acquire that processes the item behind the cursor. The last acquire that
+/// The number of the last acquire that processes the item after the cursor. The last acquire that
 /// a run allows is not risked, but an item is parked only after it was tried alone.
 fn last_try(limit: Option<NonZeroU32>, options: &WorkerOptions) -> u32 {
     let allowed = limit.map_or(u32::MAX, |limit| limit.get().saturating_sub(1).max(2));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_ends_behind_what_may_have_been_in_progress() {
+    fn the_policy_ends_after_what_may_have_been_in_progress() {
         let mut policy = CrashPolicy::Careful { at_a_time: 2, items: 3 };
         policy.note_committed(2);
         assert_eq!(policy, CrashPolicy::Careful { at_a_time: 2, items: 1 });

@@ -67,7 +67,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where the hint allows a cut, at or behind the key that halves the rest.
+    /// Where the hint allows a cut, at or after the key that halves the rest.
     async fn boundary(&mut self) -> Boundary {
         match self.halving_key().await {
             Boundary::At(key) => {
@@ -96,7 +96,7 @@ impl Work<'_> {
                 Err(_) => otherwise = Boundary::Unknown,
             }
         }
-        // A holder with items in progress may split off everything behind them.
+        // A holder with items in progress may split off everything after them.
         let middle = self.feed.middle(!self.tracker.is_empty());
         let middle = middle.filter(|key| self.is_inside(key));
         middle.map_or(otherwise, Boundary::At)

@@ -94,7 +94,7 @@ impl Feed {
         self.items.drain(..count).collect()
     }
 
-    /// The connector's token for the position behind `key`. Empty if there is none.
+    /// The connector's token for the position after `key`. Empty if there is none.
     pub(super) fn token_at(&self, key: &[u8]) -> &[u8] {
         match &self.token {
             Some((at, token)) if at == key => token,

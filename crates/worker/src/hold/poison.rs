@@ -1,6 +1,6 @@
 //! Parking an item that fails.
 //!
-//! Everything before the item is committed, everything behind it is split off as a new shard, and
+//! Everything before the item is committed, everything after it is split off as a new shard, and
 //! the rest of the shard, which is the item alone, is parked.
 
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
@@ -23,14 +23,14 @@ impl Work<'_> {
         let shared = self.holder.shared;
         let Err(failure) = failed.outcome else { return self.release().await };
         let key = failed.item.key.clone();
-        // Items started behind it belong to the residual shard.
+        // Items started after it belong to the residual shard.
         self.running.clear();
         if self.is_ahead() {
             self.commit().await?;
         }
         let has_more = !(self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty());
         let mut buffer = KeyBuf::new();
-        if let Some(boundary) = self.hint.cut_behind(&key, &mut buffer)
+        if let Some(boundary) = self.hint.cut_after(&key, &mut buffer)
             && self.is_inside(boundary)
             && has_more
         {
@@ -75,7 +75,7 @@ fn retry_without_detail(refusal: &ParkError, described: &mut String) -> bool {
 }
 
 /// The detail of a parked shard: the item and what went wrong. The shard's range does not name the
-/// item if nothing came behind it.
+/// item if nothing came after it.
 fn describe(name: &str, detail: &str) -> String {
     let mut described: String = name.chars().take(NAME_SHOWN).collect();
     described.push_str(if described.len() < name.len() { "\u{2026}: " } else { ": " });

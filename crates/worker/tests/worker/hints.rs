@@ -44,12 +44,12 @@ fn rows(start_row: u64, end_row: u64) -> ShardHint<'static> {
 /// A source of given keys. Proposed splits may be followed by bytes that no key has.
 struct Keys {
     keys: Vec<Vec<u8>>,
-    behind_splits: &'static [u8],
+    after_splits: &'static [u8],
 }
 
 impl Keys {
-    fn rows(count: u64, behind_splits: &'static [u8]) -> Self {
-        Self { keys: (0..count).map(row_key).collect(), behind_splits }
+    fn rows(count: u64, after_splits: &'static [u8]) -> Self {
+        Self { keys: (0..count).map(row_key).collect(), after_splits }
     }
 
     fn names(&self) -> Vec<String> {
@@ -64,7 +64,7 @@ impl Connector for Keys {
         from: &Position,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        let start = range.start_behind(from);
+        let start = range.start_after(from);
         let keys = self.keys.iter().zip(0..);
         let keys = keys.filter(|(key, _)| **key >= start && range.is_below_end(key));
         Ok(Page::take(keys.map(|(key, number)| Item::row(key.clone(), number, "")), limit))
@@ -76,10 +76,10 @@ impl Connector for Keys {
         after: Option<&[u8]>,
         _: f64,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let start = range.start_behind(&after.map_or_else(Position::start, Position::behind));
+        let start = range.start_after(&after.map_or_else(Position::start, Position::after));
         let left = self.keys.iter().filter(|key| **key >= start && range.is_below_end(key));
         let left: Vec<_> = left.collect();
-        Ok((left.len() > 2).then(|| [left[left.len() / 2], self.behind_splits].concat()))
+        Ok((left.len() > 2).then(|| [left[left.len() / 2], self.after_splits].concat()))
     }
 }
 
@@ -187,14 +187,14 @@ fn assert_tiled(hints: &[ShardHint<'_>], end: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_part_of_a_split_manifest_shard_names_its_rows() {
-    // A split behind a row, where no row begins, is moved to the next row.
-    for behind_splits in [&b""[..], b"\0", b"between two rows"] {
+    // A split after a row, where no row begins, is moved to the next row.
+    for after_splits in [&b""[..], b"\0", b"between two rows"] {
         let coordinator = start(|shards| {
             shards.add_manifest(MANIFEST, 0, 40, EXTRA).unwrap();
         })
         .await;
         let (_folder, sink) = sink();
-        run_with_split(&coordinator, Keys::rows(40, behind_splits), &sink).await;
+        run_with_split(&coordinator, Keys::rows(40, after_splits), &sink).await;
         let hints = row_hints(&coordinator).await;
         assert!(hints.len() > 1, "{hints:?}");
         assert_tiled(&hints, 40);
@@ -209,7 +209,7 @@ async fn the_parts_of_a_split_prefix_shard_are_ranges() {
     .await;
     let keys = ('a'..='z').map(|name| format!("photos/{name}").into_bytes()).collect();
     let (_folder, sink) = sink();
-    run_with_split(&coordinator, Keys { keys, behind_splits: b"" }, &sink).await;
+    run_with_split(&coordinator, Keys { keys, after_splits: b"" }, &sink).await;
     let shards = shards(&coordinator).await;
     assert!(shards.len() > 1);
     for shard in shards {
@@ -301,7 +301,7 @@ async fn a_manifest_shard_has_no_items_but_rows() {
     let mut scratch = ShardSpecScratch::new();
     let hinted = manifest_shard_ref(MANIFEST, 0, 10, EXTRA, &mut scratch).unwrap();
     let keys = vec![row_key(1), [row_key(1), vec![b'x']].concat()];
-    let keys = Keys { keys, behind_splits: b"" };
+    let keys = Keys { keys, after_splits: b"" };
     let error = refused(hinted, keys).await;
     let WorkerError::Source(ConnectorError::InvalidPage { problem }) = error else {
         panic!("{error:?}");

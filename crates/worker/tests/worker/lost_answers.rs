@@ -140,7 +140,7 @@ async fn a_cursor_write_with_a_lost_reply_takes_effect_once() {
     }
 }
 
-/// The items behind it become a new shard, then the item is parked.
+/// The items after it become a new shard, then the item is parked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parking_an_item_with_a_lost_reply_takes_effect_once() {
     let cases: [fn(&Write) -> bool; 2] =

@@ -152,7 +152,7 @@ async fn an_invalid_page_stops_the_worker_and_loses_no_item() {
         (|page, _| page.items.push(Item::row(key(41), 0, "")), "outside of the requested range"),
         (|page, _| page.items.reverse(), "do not rise"),
         (|page, _| *page = Page::default(), "empty"),
-        (repeat, "not behind the requested position"),
+        (repeat, "not after the requested position"),
     ];
     for (spoil, problem) in invalid {
         let coordinator = start_with_lease(40, 1, Completed, 600_000).await;

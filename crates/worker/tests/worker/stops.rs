@@ -63,7 +63,7 @@ fn delayed<F: Future<Output = ()> + Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_behind_the_cursor_are_kept_at_a_stop() {
+async fn results_before_the_cursor_are_kept_at_a_stop() {
     let coordinator = start(4, 1, Dispatched).await;
     let (_folder, sink) = sink();
     let (stop, reached) = (StopSignal::default(), Arc::new(Notify::new()));
@@ -95,7 +95,7 @@ async fn renewal(coordinator: &Coordinator) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_behind_the_cursor_are_kept_at_a_pause() {
+async fn results_before_the_cursor_are_kept_at_a_pause() {
     let coordinator = start_with_lease(4, 1, Dispatched, 2_000).await;
     let (_folder, sink) = sink();
     let (stop, reached) = (StopSignal::default(), Arc::new(Notify::new()));

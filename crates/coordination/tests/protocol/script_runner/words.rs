@@ -36,7 +36,7 @@ impl<'a> Words<'a> {
         self.0.next_if(|next| *next == word).is_some()
     }
 
-    /// Reads `word` and the value behind it, if `word` comes next.
+    /// Reads `word` and the value after it, if `word` comes next.
     pub(super) fn after(&mut self, word: &str) -> Option<&'a str> {
         self.0.next_if(|next| *next == word).and_then(|_| self.0.next())
     }

@@ -85,9 +85,9 @@ fn propagate_hint_on_split_prefix_rejects_out_of_range_end() {
         (b"a/m", b"b"),
         (b"a/m", b"a"),
         (b"a/m", b"a.\xff"),
-        // The far end of the keyspace lies behind the end of the prefix.
+        // The far end of the keyspace lies after the end of the prefix.
         (b"a/m", b""),
-        // Inside the prefix, and not behind the start.
+        // Inside the prefix, and not after the start.
         (b"a/m", b"a/m"),
         (b"a/m", b"a/l"),
         (b"a/", b"a/"),

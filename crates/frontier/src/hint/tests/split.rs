@@ -111,34 +111,34 @@ fn manifest_is_cut_between_rows_and_all_else_anywhere() {
     let inside = [&row[..], b"x"].concat();
     assert_eq!(rows.cut_at(&row, &mut buf), Some(&row[..]));
     assert_eq!(rows.cut_at(&inside, &mut buf), Some(&row_key(7, 6)[..]));
-    assert_eq!(rows.cut_behind(&row, &mut buf), Some(&row_key(7, 6)[..]));
+    assert_eq!(rows.cut_after(&row, &mut buf), Some(&row_key(7, 6)[..]));
     assert_eq!(rows.cut_at(&7_u64.to_be_bytes(), &mut buf), Some(&row_key(7, 0)[..]));
-    assert_eq!(rows.cut_behind(&row_key(7, u64::MAX), &mut buf), Some(&row_key(8, 0)[..]));
-    assert_eq!(rows.cut_behind(&[0xff; 16], &mut buf), None);
+    assert_eq!(rows.cut_after(&row_key(7, u64::MAX), &mut buf), Some(&row_key(8, 0)[..]));
+    assert_eq!(rows.cut_after(&[0xff; 16], &mut buf), None);
     assert!(rows.admits(&row) && !rows.admits(&inside) && !rows.admits(b""));
     for hint in [ShardHint::Range, ShardHint::Prefix { prefix: b"a" }] {
         assert_eq!(hint.cut_at(&inside, &mut buf), Some(&inside[..]));
-        assert_eq!(hint.cut_behind(b"ab", &mut buf), Some(&b"ab\0"[..]));
+        assert_eq!(hint.cut_after(b"ab", &mut buf), Some(&b"ab\0"[..]));
         assert_eq!(hint.cut_at(&[b'a'; MAX_KEY_SIZE + 1], &mut buf), None);
         assert!(hint.admits(&inside));
     }
 }
 
 proptest! {
-    /// The first cut behind a key is the first cut from its successor on. So what stays with a key
+    /// The first cut after a key is the first cut from its successor on. So what stays with a key
     /// is what a cut at its successor leaves with it.
     #[test]
-    fn cut_behind_a_key_is_the_cut_at_its_successor(
+    fn cut_after_a_key_is_the_cut_at_its_successor(
         key in prop::collection::vec(prop::sample::select(vec![0, 1, 0xfe, 0xff]), 0..20),
         manifest_id in prop::sample::select(vec![0, 1, u64::MAX]),
     ) {
         let rows = ShardHint::Manifest { manifest_id, start_row: 0, end_row: 1 };
         for hint in [ShardHint::Range, ShardHint::Prefix { prefix: b"a" }, rows] {
             let (mut one, mut two, mut next) = (KeyBuf::new(), KeyBuf::new(), KeyBuf::new());
-            let behind = hint.cut_behind(&key, &mut one);
+            let after = hint.cut_after(&key, &mut one);
             let at_next = hint.cut_at(key_successor(&key, &mut next).unwrap(), &mut two);
-            prop_assert_eq!(behind, at_next);
-            prop_assert!(behind.is_none_or(|cut| cut > &key[..]));
+            prop_assert_eq!(after, at_next);
+            prop_assert!(after.is_none_or(|cut| cut > &key[..]));
         }
     }
 }

@@ -51,7 +51,7 @@ fn golden_composites() {
 }
 
 #[test]
-fn zero_has_one_form_and_nan_has_one_form_behind_infinity() {
+fn zero_has_one_form_and_nan_has_one_form_after_infinity() {
     assert_eq!(encoded(&-0.0_f64), encoded(&0.0_f64));
     let nan = encoded(&f64::NAN);
     assert_eq!(nan, [0xff, 0xf8, 0, 0, 0, 0, 0, 0]);

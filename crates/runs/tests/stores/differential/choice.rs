@@ -352,7 +352,7 @@ impl Dice {
         if !self.one_in(8) {
             cuts.retain(|cut| parent.start < *cut && *cut < parent.end);
         }
-        // Cuts behind the cursor repeat work, which is allowed.
+        // Cuts before the cursor repeat work, which is allowed.
         cuts.sort();
         cuts.dedup();
         let starts = std::iter::once(&parent.start).chain(&cuts);

@@ -186,7 +186,7 @@ async fn one_part_costs_one_request() {
 }
 
 #[tokio::test]
-async fn parts_behind_an_extent_do_not_matter() {
+async fn parts_after_an_extent_do_not_matter() {
     let (store, sink) = sink();
     let (extents, bytes) = written(&sink, &[3; 40]).await;
     store.bad.store(32, Ordering::Relaxed);
