@@ -35,7 +35,7 @@ pub(super) struct KeptSession {
 pub(super) struct Opened {
     pub(super) session: Session,
     /// A time before it was requested.
-    asked_at: Duration,
+    requested_at: Duration,
 }
 
 impl KeptSession {
@@ -54,10 +54,10 @@ impl KeptSession {
 
 impl Core {
     pub(super) async fn open_session(&self) -> Result<Opened, InfraError> {
-        let asked_at = self.env.monotonic();
+        let requested_at = self.env.monotonic();
         let opened = self.store.open_session(self.options.session_ttl).await;
         let session = opened.map_err(|error| fault::session("cluster.session", &error))?;
-        Ok(Opened { session, asked_at })
+        Ok(Opened { session, requested_at })
     }
 
     /// Closes a session.
@@ -75,9 +75,9 @@ impl Core {
         opened: &Opened,
         own: Option<NodeInstance>,
     ) -> KeptSession {
-        let Opened { session: Session { id, ttl }, asked_at } = *opened;
+        let Opened { session: Session { id, ttl }, requested_at } = *opened;
         let lasting = ttl.saturating_sub(self.options.session_margin);
-        let (serving, _) = watch::channel(Serving::Until(asked_at.saturating_add(lasting)));
+        let (serving, _) = watch::channel(Serving::Until(requested_at.saturating_add(lasting)));
         let (alive, gone) = oneshot::channel();
         let keeper = SessionRenewer {
             core: Arc::clone(self),

@@ -43,7 +43,7 @@ pub struct SplitRequest {
     /// The worker.
     pub requester: WorkerId,
     /// When it was requested.
-    pub asked_at: LogicalTime,
+    pub requested_at: LogicalTime,
     /// When it expires.
     pub expires_at: LogicalTime,
 }
@@ -93,7 +93,7 @@ pub struct AcquireScratch {
     spawned: Vec<Spawned>,
     parent: Option<ShardId>,
     cursor_semantics: CursorSemantics,
-    fruitless_acquires: u32,
+    acquires_without_progress: u32,
 }
 
 /// The contents stay out of logs.
@@ -137,7 +137,7 @@ impl AcquireScratch {
         self.spawned.extend_from_slice(snapshot.spawned);
         self.parent = snapshot.parent;
         self.cursor_semantics = snapshot.cursor_semantics;
-        self.fruitless_acquires = snapshot.fruitless_acquires;
+        self.acquires_without_progress = snapshot.acquires_without_progress;
         self.snapshot()
     }
 
@@ -157,7 +157,7 @@ impl AcquireScratch {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
-            fruitless_acquires: self.fruitless_acquires,
+            acquires_without_progress: self.acquires_without_progress,
         }
     }
 }
@@ -197,7 +197,7 @@ pub struct RestoredShardState {
     pub spawned: Vec<Spawned>,
     /// Acquires in a row without progress, this one included. More than one means that an earlier
     /// holder was lost, maybe because of this shard.
-    pub fruitless_acquires: u32,
+    pub acquires_without_progress: u32,
     /// The remaining capacity of the run.
     pub capacity: CapacityHint,
 }
@@ -215,7 +215,7 @@ impl RestoredShardState {
             cursor_semantics: snapshot.cursor_semantics,
             parent: snapshot.parent,
             spawned: snapshot.spawned.to_vec(),
-            fruitless_acquires: snapshot.fruitless_acquires,
+            acquires_without_progress: snapshot.acquires_without_progress,
             capacity: *capacity,
         }
     }
@@ -230,7 +230,7 @@ impl RestoredShardState {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
-            fruitless_acquires: self.fruitless_acquires,
+            acquires_without_progress: self.acquires_without_progress,
         }
     }
 }

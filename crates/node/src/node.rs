@@ -92,7 +92,7 @@ impl Node {
         let own = Some(Arc::clone(&local));
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
         let desired = watch::Sender::new(DesiredState::Serve);
-        let (says, state) = watch::channel(NodeState::Serving);
+        let (state_sender, state) = watch::channel(NodeState::Serving);
         let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
         let agent = Arc::new(Agent {
             cluster: cluster.clone(),
@@ -103,7 +103,7 @@ impl Node {
             queue: Arc::clone(router.queue()),
             local: Arc::clone(&local),
             desired: desired.subscribe(),
-            state: says,
+            state: state_sender,
             notice_log: Arc::clone(&notice_log),
         });
         // Calls are answered from here on, before the first claim.

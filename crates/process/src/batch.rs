@@ -77,7 +77,7 @@ impl ProcessPerBatch {
     fn separator_failure(&self) -> ItemFailure {
         let end = self.input.name();
         let detail = format!("it contains a {end}, which separates items on the command's input");
-        ItemFailure::fatal(ParkReason::Other, detail).own()
+        ItemFailure::permanent(ParkReason::Other, detail).own()
     }
 
     /// Runs the program once for a batch. Its output is in the record of the first item.

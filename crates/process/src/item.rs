@@ -81,7 +81,8 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
 
 /// An item whose result cannot be encoded is not done.
 fn unwritten(error: io::Error) -> ItemFailure {
-    ItemFailure::fatal(ParkReason::Other, format!("its result cannot be written: {error}")).own()
+    ItemFailure::permanent(ParkReason::Other, format!("its result cannot be written: {error}"))
+        .own()
 }
 
 /// The row number, from 1.

@@ -53,7 +53,7 @@ impl OutputError {
 
 impl From<OutputError> for ItemFailure {
     fn from(error: OutputError) -> Self {
-        Self::fatal(ParkReason::Other, error.to_string()).of_worker()
+        Self::permanent(ParkReason::Other, error.to_string()).of_worker()
     }
 }
 

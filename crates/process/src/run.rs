@@ -196,7 +196,7 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failed {
     let detail = format!("{} cannot be started: {error}", program.display());
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
-            Failed::BadArguments(ItemFailure::fatal(ParkReason::Other, detail))
+            Failed::BadArguments(ItemFailure::permanent(ParkReason::Other, detail))
         }
         _ => Failed::Other(without_program(error, detail)),
     }
@@ -207,7 +207,7 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failed {
 pub(super) fn without_program(error: &io::Error, detail: String) -> ItemFailure {
     let failure = match Errno::from_io_error(error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NOEXEC) => {
-            ItemFailure::fatal(ParkReason::Other, detail)
+            ItemFailure::permanent(ParkReason::Other, detail)
         }
         _ => ItemFailure::retryable(detail),
     };

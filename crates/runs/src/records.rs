@@ -200,7 +200,7 @@ impl RunLabelRecord {
 }
 
 fields! { RunProtocol:
-    SplitRequest { requester: WorkerId, asked_at: LogicalTime, expires_at: LogicalTime }
+    SplitRequest { requester: WorkerId, requested_at: LogicalTime, expires_at: LogicalTime }
     SplitRequestSlot { open: Option<SplitRequest>, not_before: Option<LogicalTime> }
     WorkEstimate {
         done_items: u64,

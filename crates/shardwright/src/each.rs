@@ -29,7 +29,7 @@ impl ItemError {
         if self.is_retryable {
             ItemFailure::retryable(self.detail)
         } else {
-            ItemFailure::fatal(ParkReason::Other, self.detail)
+            ItemFailure::permanent(ParkReason::Other, self.detail)
         }
     }
 }

@@ -276,7 +276,9 @@ pub mod connectors {
 ///     async fn process(&self, batch: Batch<'_>) -> Vec<ItemOutcome> {
 ///         let length = |item: &shardwright::Item| match item.text() {
 ///             Ok(text) => Ok(format!("{}\n", text.len()).into_bytes()),
-///             Err(error) => Err(ItemFailure::fatal(ParkReason::Other, error.to_string()).own()),
+///             Err(error) => {
+///                 Err(ItemFailure::permanent(ParkReason::Other, error.to_string()).own())
+///             }
 ///         };
 ///         batch.items.iter().map(length).collect()
 ///     }

@@ -74,7 +74,7 @@ impl ItemFailure {
 
     /// A failure that no retry fixes.
     #[must_use]
-    pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
+    pub fn permanent(reason: ParkReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into(), is_retryable: false, cause: FailureCause::Unclear }
     }
 

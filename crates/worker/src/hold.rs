@@ -77,7 +77,7 @@ impl Holder<'_> {
     ) -> Result<End, WorkerError> {
         let shard = state.lease.key().shard;
         let (options, limit) = (&self.shared.options, self.shared.retry_limit);
-        let exclusivity = Exclusivity::of(state.fruitless_acquires, limit, options);
+        let exclusivity = Exclusivity::of(state.acquires_without_progress, limit, options);
         let exclusive = ExclusiveClaim::begin(exclusivity, self.shared.env.monotonic(), turn);
         self.report(WorkerEvent::Claimed {
             shard,

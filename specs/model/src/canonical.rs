@@ -152,8 +152,8 @@ impl Writer<'_> {
         let granted = self.number(shard.granted.map(|owner| owner.as_raw()));
         let risen = head.fence > FenceEpoch::INITIAL;
         let counted = self.world.run.config.max_shard_retries.is_some();
-        let fruitless = if counted { head.fruitless_acquires as u8 } else { 0 };
-        self.put([owner, left, granted, risen.into(), fruitless]);
+        let without_progress = if counted { head.acquires_without_progress as u8 } else { 0 };
+        self.put([owner, left, granted, risen.into(), without_progress]);
     }
 
     fn requests(&mut self) {

@@ -126,7 +126,7 @@ impl Executor<'_> {
 
     fn is_exhausted(&self, shard: &Shard) -> bool {
         let max = self.world.run.config.max_shard_retries;
-        max.is_some_and(|max| shard.record.head.fruitless_acquires >= max.get())
+        max.is_some_and(|max| shard.record.head.acquires_without_progress >= max.get())
     }
 
     /// The lease that the request presents. No check reads its deadline.

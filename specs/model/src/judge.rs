@@ -140,7 +140,7 @@ impl Case<'_> {
     fn judge_parking(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
         let (run, head) = (&self.before.run, &before.record.head);
         let max = run.config.max_shard_retries;
-        let is_exhausted = max.is_some_and(|max| head.fruitless_acquires >= max.get());
+        let is_exhausted = max.is_some_and(|max| head.acquires_without_progress >= max.get());
         match self.answer {
             Answer::Granted(_) => broken.insert_if(is_exhausted, Rule::ParksWhenExhausted),
             Answer::SelfParked => {

@@ -140,12 +140,12 @@ fn serving_deadline_counts_from_before_the_keep_alive() {
     let a = site.node("a:1");
     let mut changes = a.serving_changes();
     changes.borrow_and_update();
-    let asked_at = site.monotonic();
+    let requested_at = site.monotonic();
     while !changes.has_changed().unwrap() {
         site.pass(Duration::from_millis(500));
     }
     let Serving::Until(until) = a.serving() else { panic!("the membership has ended") };
-    assert!(until > asked_at + TTL - MARGIN && until <= site.monotonic() + TTL - MARGIN);
+    assert!(until > requested_at + TTL - MARGIN && until <= site.monotonic() + TTL - MARGIN);
 }
 
 #[test]

@@ -204,7 +204,7 @@ pub async fn acquire_without_progress_parks_the_shard<H: Harness>(harness: &H) {
     for attempt in 1..3 {
         let state = acquire(attempt).await.unwrap();
         assert_eq!(
-            u64::from(state.fruitless_acquires),
+            u64::from(state.acquires_without_progress),
             attempt,
             "the holder sees the number of attempts"
         );

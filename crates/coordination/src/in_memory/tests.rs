@@ -480,7 +480,7 @@ fn split_request_is_answered_by_split_or_decline() {
     assert_eq!(notice.split_request.unwrap().requester, worker(5));
     let at_key = CursorUpdate::at(b"aa");
     let notice = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
-    assert_eq!(notice.into_inner().unwrap().split_request.unwrap().asked_at, at(2));
+    assert_eq!(notice.into_inner().unwrap().split_request.unwrap().requested_at, at(2));
     let replayed = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
     assert_eq!(replayed, IdempotentOutcome::Replayed(None), "a replay carries no notice");
 

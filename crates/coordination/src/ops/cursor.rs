@@ -37,7 +37,7 @@ pub fn checkpoint<const LOG: usize>(
     shard.set_cursor(cursor)?;
     let head = shard.head_mut();
     if made_progress {
-        head.fruitless_acquires = 0;
+        head.acquires_without_progress = 0;
     }
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
@@ -69,7 +69,7 @@ pub fn complete<const LOG: usize>(
     let head = shard.head_mut();
     head.status = ShardStatus::Done;
     head.lease = None;
-    head.fruitless_acquires = 0;
+    head.acquires_without_progress = 0;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;

@@ -40,8 +40,8 @@ pub fn acquire<const LOG: usize>(
 ) -> Result<Acquired, AcquireError> {
     let (run, head) = (context.run, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
-    let attempts = head.fruitless_acquires;
-    let is_fruitless = run.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
+    let attempts = head.acquires_without_progress;
+    let is_exhausted = run.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
     check_handing_out::<AcquireError>(run)?;
     check_status(head)?;
     if let Some(LeaseHolder { owner, deadline }) = head.holder(run.fence_floor) {
@@ -55,7 +55,7 @@ pub fn acquire<const LOG: usize>(
             return Err(AlreadyLeased { current_owner: owner, deadline }.into());
         }
     }
-    if is_fruitless {
+    if is_exhausted {
         return Ok(park_instead(context, shard, attempts, events));
     }
     let fence = head.fence.next_at_least(run.fence_floor)?;
@@ -65,7 +65,7 @@ pub fn acquire<const LOG: usize>(
     head.fence = fence;
     head.lease = Some(LeaseHolder { owner: worker, deadline });
     head.acquire_count = head.acquire_count.saturating_add(1);
-    head.fruitless_acquires = head.fruitless_acquires.saturating_add(1);
+    head.acquires_without_progress = head.acquires_without_progress.saturating_add(1);
     assert_sound(head.check_invariants());
     let key = head.key;
     emit(context, events, || EventKind::ShardAcquired {
@@ -133,7 +133,7 @@ pub fn release<const LOG: usize>(
 
     let head = shard.head_mut();
     head.lease = None;
-    head.fruitless_acquires = head.fruitless_acquires.saturating_sub(1);
+    head.acquires_without_progress = head.acquires_without_progress.saturating_sub(1);
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;

@@ -70,7 +70,7 @@ pub fn unpark<const LOG: usize>(
     let head = shard.head_mut();
     head.status = ShardStatus::Active;
     head.fence = fence;
-    head.fruitless_acquires = 0;
+    head.acquires_without_progress = 0;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;

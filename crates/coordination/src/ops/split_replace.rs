@@ -94,7 +94,7 @@ impl<'a> ReplacePending<'a> {
         let head = shard.head_mut();
         head.status = ShardStatus::Split;
         head.lease = None;
-        head.fruitless_acquires = 0;
+        head.acquires_without_progress = 0;
         head.spawned.extend(children.iter().map(|&shard| Spawned { shard, payload_hash }));
         head.op_log.record(self.attempt, context.now);
         assert_sound(head.check_invariants());

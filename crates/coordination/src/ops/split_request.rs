@@ -89,7 +89,7 @@ pub fn request_split<const LOG: usize>(
     if let Some(not_before) = declined {
         return Err(SplitDeclined { shard, not_before }.into());
     }
-    slot.open = Some(SplitRequest { requester, asked_at: context.now, expires_at });
+    slot.open = Some(SplitRequest { requester, requested_at: context.now, expires_at });
     emit(context, events, || EventKind::SplitRequested { shard, requester });
     Ok(())
 }

@@ -77,7 +77,7 @@ pub struct ShardHead<const LOG: usize = OP_LOG_CAPACITY> {
     /// How often it was acquired.
     pub acquire_count: u32,
     /// How often it was acquired since it last made progress.
-    pub fruitless_acquires: u32,
+    pub acquires_without_progress: u32,
 }
 
 impl<const LOG: usize> ShardHead<LOG> {
@@ -101,7 +101,7 @@ impl<const LOG: usize> ShardHead<LOG> {
             cursor_semantics,
             op_log: OpLog::new(),
             acquire_count: 0,
-            fruitless_acquires: 0,
+            acquires_without_progress: 0,
         }
     }
 
@@ -153,7 +153,10 @@ impl<const LOG: usize> ShardHead<LOG> {
             self.lease.is_none() || self.fence > FenceEpoch::INITIAL,
             "a leased shard's fence has risen",
         )?;
-        ensure(self.fruitless_acquires <= self.acquire_count, "fruitless acquires are acquires")?;
+        ensure(
+            self.acquires_without_progress <= self.acquire_count,
+            "acquires without progress are acquires",
+        )?;
         let detail = self.park.as_ref().map_or(0, |park| park.detail.len());
         ensure(detail <= MAX_PARK_DETAIL_SIZE, "a park detail is bounded")
     }
@@ -278,7 +281,7 @@ pub struct ShardSnapshotView<'a> {
     /// The shards that were split from it.
     pub spawned: &'a [Spawned],
     /// Acquires in a row without progress, this one included.
-    pub fruitless_acquires: u32,
+    pub acquires_without_progress: u32,
 }
 
 impl<'a> ShardSnapshotView<'a> {
@@ -292,7 +295,7 @@ impl<'a> ShardSnapshotView<'a> {
             cursor_semantics: head.cursor_semantics,
             parent: head.parent,
             spawned: &head.spawned,
-            fruitless_acquires: head.fruitless_acquires,
+            acquires_without_progress: head.acquires_without_progress,
         }
     }
 }

@@ -64,7 +64,7 @@ fn broken_shard_invariants_are_named() {
         }),
         ("done to the shard", |head| head.op_log = OpLog::from_entries([of_run(1, 1)])),
         ("fence has risen", |head| head.lease = Some(holder())),
-        ("are acquires", |head| head.fruitless_acquires = 1),
+        ("are acquires", |head| head.acquires_without_progress = 1),
     ];
     for (expected, break_it) in breaks {
         let mut broken = head();
@@ -121,13 +121,13 @@ fn snapshot_shows_the_owners_part_of_a_shard() {
         cursor: Cursor::try_from_update(CursorUpdate::at(b"c")).unwrap(),
     };
     record.head.spawned = vec![spawned(1 << 63)];
-    (record.head.acquire_count, record.head.fruitless_acquires) = (5, 2);
+    (record.head.acquire_count, record.head.acquires_without_progress) = (5, 2);
     let view = ShardSnapshotView::of(&record);
     assert_eq!((view.status, view.parent), (ShardStatus::Active, None));
     assert_eq!((view.spec, view.cursor), (record.spec.as_spec_ref(), CursorUpdate::at(b"c")));
     assert_eq!(view.spawned, record.head.spawned);
     assert_eq!(view.cursor_semantics, CursorSemantics::Completed);
-    assert_eq!(view.fruitless_acquires, 2);
+    assert_eq!(view.acquires_without_progress, 2);
 }
 
 fn run() -> RunRecord {

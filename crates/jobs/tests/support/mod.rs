@@ -70,7 +70,7 @@ impl Bench {
             .backend(self.coordinator.clone())
             .env(TokioEnv::current().unwrap())
             .connector(begun.connector)
-            .handler(each(async |_| Err(ItemFailure::fatal(ParkReason::Other, "no"))))
+            .handler(each(async |_| Err(ItemFailure::permanent(ParkReason::Other, "no"))))
             .sink(begun.output.sink());
         assert!(matches!(worker.run().await.unwrap(), RunOutcome::Parked { shards: 1 }));
     }

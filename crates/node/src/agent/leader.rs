@@ -20,7 +20,7 @@ pub(super) struct Loads {
     known: Vec<Option<u64>>,
     /// The loads that the plan uses.
     planned: Vec<u64>,
-    asked_at: Option<Duration>,
+    requested_at: Option<Duration>,
 }
 
 impl Loads {
@@ -59,8 +59,8 @@ impl SessionAgent {
         let config = self.agent.cluster.config();
         let interval = Duration::from_millis(config.shard_mapping_check_interval_ms);
         let now = self.env().monotonic();
-        if loads.asked_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
-            loads.asked_at = Some(now);
+        if loads.requested_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
+            loads.requested_at = Some(now);
             loads.known.resize(config.sharding.num_shards.get() as usize, None);
             for (member, answer) in self.request_loads(view).await {
                 let held = view.held_by(&member.holder).map(|(shard, _)| shard);

@@ -28,7 +28,7 @@ struct Probe {
 #[derive(Clone, Copy, Debug, Default)]
 enum Behaviour {
     #[default]
-    Well,
+    Normal,
     Refuses,
     Panics,
     Hangs,
@@ -50,7 +50,7 @@ impl ObjectType for Handle {
     async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
         let behaviour = *self.0.activation.lock().unwrap();
         match behaviour {
-            Behaviour::Well => {}
+            Behaviour::Normal => {}
             Behaviour::Refuses => return Err(ObjectError::refused("not today")),
             Behaviour::Panics => panic!("as requested"),
             Behaviour::Hangs => std::future::pending().await,
@@ -92,7 +92,7 @@ impl ObjectType for Handle {
     async fn deactivate(&self, calls: u64, why: Deactivation) {
         let behaviour = *self.0.leaving.lock().unwrap();
         match behaviour {
-            Behaviour::Well | Behaviour::Refuses => {}
+            Behaviour::Normal | Behaviour::Refuses => {}
             Behaviour::Panics => panic!("as requested"),
             Behaviour::Hangs => std::future::pending().await,
             Behaviour::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,

@@ -213,7 +213,7 @@ impl State {
                 let failure = if may_retry {
                     ItemFailure::retryable(detail)
                 } else {
-                    ItemFailure::fatal(ParkReason::Other, detail)
+                    ItemFailure::permanent(ParkReason::Other, detail)
                 };
                 Err(failure.own())
             }),

@@ -54,7 +54,7 @@ record! { RunProtocol:
         /// Number of times the shard was acquired.
         acquire_count: u32,
         /// Number of times the shard was acquired since it last made progress.
-        fruitless_acquires: u32,
+        acquires_without_progress: u32,
     } lends(ProgressFields) check(ProgressRecord::checked)
 }
 
@@ -91,7 +91,7 @@ impl ProgressRecord {
     #[must_use]
     pub fn encode_of(record: &ShardRecord) -> Bytes {
         let ShardHead { status, park, fence, lease, op_log, .. } = &record.head;
-        let ShardHead { acquire_count, fruitless_acquires, .. } = &record.head;
+        let ShardHead { acquire_count, acquires_without_progress, .. } = &record.head;
         let cursor = &record.cursor;
         let fields = ProgressFields {
             status,
@@ -101,15 +101,23 @@ impl ProgressRecord {
             cursor,
             op_log,
             acquire_count,
-            fruitless_acquires,
+            acquires_without_progress,
         };
         encode_as(RecordKind::Progress, &fields)
     }
 
     /// Moves the progress into the shard that `head` defines.
     fn put_into(self, head: ShardHead) -> (ShardHead, Cursor) {
-        let Self { status, park, fence, lease, cursor, op_log, acquire_count, fruitless_acquires } =
-            self;
+        let Self {
+            status,
+            park,
+            fence,
+            lease,
+            cursor,
+            op_log,
+            acquire_count,
+            acquires_without_progress,
+        } = self;
         let head = ShardHead {
             status,
             park,
@@ -117,7 +125,7 @@ impl ProgressRecord {
             lease,
             op_log,
             acquire_count,
-            fruitless_acquires,
+            acquires_without_progress,
             ..head
         };
         (head, cursor)
@@ -138,8 +146,17 @@ impl ProgressRecord {
         let (head, cursor) = self.put_into(simplest);
         head.check_invariants()?;
         let ShardHead { status, park, fence, lease, op_log, .. } = head;
-        let ShardHead { acquire_count, fruitless_acquires, .. } = head;
-        Ok(Self { status, park, fence, lease, cursor, op_log, acquire_count, fruitless_acquires })
+        let ShardHead { acquire_count, acquires_without_progress, .. } = head;
+        Ok(Self {
+            status,
+            park,
+            fence,
+            lease,
+            cursor,
+            op_log,
+            acquire_count,
+            acquires_without_progress,
+        })
     }
 }
 
@@ -160,7 +177,7 @@ pub fn split_shard(record: ShardRecord) -> (DefinitionRecord, ProgressRecord) {
         cursor_semantics,
         op_log,
         acquire_count,
-        fruitless_acquires,
+        acquires_without_progress,
     } = head;
     (
         DefinitionRecord { tenant, key, spec, parent, cursor_semantics, spawned },
@@ -172,7 +189,7 @@ pub fn split_shard(record: ShardRecord) -> (DefinitionRecord, ProgressRecord) {
             cursor,
             op_log,
             acquire_count,
-            fruitless_acquires,
+            acquires_without_progress,
         },
     )
 }

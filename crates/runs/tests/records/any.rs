@@ -132,7 +132,7 @@ pub(crate) fn progress() -> impl Strategy<Value = ProgressRecord> {
             cursor,
             op_log,
             acquire_count: acquires[0].max(acquires[1]),
-            fruitless_acquires: acquires[0].min(acquires[1]),
+            acquires_without_progress: acquires[0].min(acquires[1]),
         },
     )
 }
@@ -186,9 +186,9 @@ pub(crate) fn binding() -> impl Strategy<Value = BindingRecord> {
     })
 }
 
-pub(crate) fn split_ask() -> impl Strategy<Value = SplitRequestRecord> {
-    let request = (worker(), time(), time()).prop_map(|(requester, asked_at, expires_at)| {
-        SplitRequest { requester, asked_at, expires_at }
+pub(crate) fn split_request() -> impl Strategy<Value = SplitRequestRecord> {
+    let request = (worker(), time(), time()).prop_map(|(requester, requested_at, expires_at)| {
+        SplitRequest { requester, requested_at, expires_at }
     });
     (fence(), option::of(request), option::of(time())).prop_map(|(fence, open, not_before)| {
         SplitRequestRecord { fence, slot: SplitRequestSlot { open, not_before } }

@@ -79,7 +79,7 @@ pub(crate) fn progress() -> ProgressRecord {
         cursor: Cursor::try_from_update(cursor).unwrap(),
         op_log: OpLog::from_entries([entry(9, OpKind::Checkpoint)]),
         acquire_count: 3,
-        fruitless_acquires: 1,
+        acquires_without_progress: 1,
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn parked() -> ProgressRecord {
         cursor: Cursor::initial(),
         op_log: OpLog::new(),
         acquire_count: 0,
-        fruitless_acquires: 0,
+        acquires_without_progress: 0,
     }
 }
 
@@ -122,10 +122,10 @@ pub(crate) fn binding() -> BindingRecord {
     BindingRecord { owner: WorkerId::from_raw(7), fence: fence(2), deadline: time(1_000) }
 }
 
-pub(crate) fn split_ask() -> SplitRequestRecord {
+pub(crate) fn split_request() -> SplitRequestRecord {
     let request = SplitRequest {
         requester: WorkerId::from_raw(8),
-        asked_at: time(500),
+        requested_at: time(500),
         expires_at: time(1_500),
     };
     let slot = SplitRequestSlot { open: Some(request), not_before: Some(time(2_000)) };
@@ -165,7 +165,7 @@ pub(crate) fn largest_progress() -> ProgressRecord {
             (0..OP_LOG_CAPACITY as u64).map(|op| entry(op, OpKind::Release)),
         ),
         acquire_count: u32::MAX,
-        fruitless_acquires: u32::MAX,
+        acquires_without_progress: u32::MAX,
     }
 }
 
@@ -220,8 +220,8 @@ pub(crate) fn small() -> Examples {
         encoded(&binding()),
         encoded(&WaitingWorkerRecord { until: time(1_000) }),
         encoded(&WatermarkRecord { reached: b"key".as_slice().into() }),
-        encoded(&split_ask()),
-        encoded(&SplitRequestRecord { slot: SplitRequestSlot::default(), ..split_ask() }),
+        encoded(&split_request()),
+        encoded(&SplitRequestRecord { slot: SplitRequestSlot::default(), ..split_request() }),
         encoded(&RequesterRecord { shard: child(2) }),
         encoded(&RunShardsRecord { used: 3, reserved: 64 }),
         encoded(&ReservedShardsRecord { reserved: 64 }),

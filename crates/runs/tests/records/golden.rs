@@ -40,7 +40,7 @@ fn golden_progress() {
         "01000000",                             // one remembered operation
         "0900000000000000 00 00",               // its id; checkpoint, completed
         "8877665544332211 8403000000000000",    // its fingerprint and time
-        "03000000 01000000",                    // acquires, fruitless ones
+        "03000000 01000000",                    // acquires, those without progress
     ];
     golden(&examples::progress(), "02 01", &fields);
     let fields = [
@@ -50,7 +50,7 @@ fn golden_progress() {
         "00",                    // no lease
         "00 00",                 // no last key, no token
         "00000000",              // no remembered operation
-        "00000000 00000000",     // acquires, fruitless ones
+        "00000000 00000000",     // acquires, those without progress
     ];
     golden(&examples::parked(), "02 01", &fields);
 }
@@ -91,9 +91,10 @@ fn golden_view() {
         "f401000000000000 dc05000000000000", // asked at, expires at
         "01 d007000000000000",               // not before
     ];
-    golden(&examples::split_ask(), "08 01", &fields);
-    let nothing_asked = SplitRequestRecord { slot: Default::default(), ..examples::split_ask() };
-    golden(&nothing_asked, "08 01", &["0200000000000000", "00", "00"]);
+    golden(&examples::split_request(), "08 01", &fields);
+    let nothing_requested =
+        SplitRequestRecord { slot: Default::default(), ..examples::split_request() };
+    golden(&nothing_requested, "08 01", &["0200000000000000", "00", "00"]);
     golden(&RequesterRecord { shard: child(2) }, "09 01", &["0200000000000080"]);
     golden(&ClaimableRecord, "10 01", &[]);
 }

@@ -34,12 +34,12 @@ proptest! {
     #[test]
     fn views_round_trip(
         binding in any::binding(),
-        split_ask in any::split_ask(),
+        split_request in any::split_request(),
         until in any::time(),
         shard in any::shard(),
     ) {
         round_trips(&binding)?;
-        round_trips(&split_ask)?;
+        round_trips(&split_request)?;
         round_trips(&WaitingWorkerRecord { until })?;
         round_trips(&RequesterRecord { shard })?;
         round_trips(&ClaimableRecord)?;

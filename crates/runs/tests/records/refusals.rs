@@ -146,7 +146,10 @@ fn impossible_records_are_rejected() {
     assert!(rule(&unfenced).contains("fence"));
     let op_log = OpLog::from_entries([entry(1, OpKind::Park), entry(1, OpKind::Unpark)]);
     assert!(rule(&ProgressRecord { op_log, ..progress.clone() }).contains("twice"));
-    assert!(rule(&ProgressRecord { fruitless_acquires: 4, ..progress }).contains("fruitless"));
+    assert!(
+        rule(&ProgressRecord { acquires_without_progress: 4, ..progress })
+            .contains("without progress")
+    );
 
     let run = examples::run();
     assert!(rule(&RunHeadRecord { completed_at: None, ..run.clone() }).contains("end time"));
@@ -236,7 +239,7 @@ fn encoding_takes_one_allocation() {
         assert_eq!(counted.count_total, 1);
     }
     let (binding, ask): (BindingRecord, SplitRequestRecord) =
-        (examples::binding(), examples::split_ask());
+        (examples::binding(), examples::split_request());
     let counted = allocation_counter::measure(|| drop((binding.encode(), ask.encode())));
     assert_eq!(counted.count_total, 2);
 }

@@ -28,7 +28,7 @@ impl Model {
         let Some(tenant) = self.tenants.get_mut(&tenant) else { return };
         let Some(run) = tenant.runs.get_mut(&run) else { return };
         run.latest = run.latest.max(seen.now);
-        run.park_fruitless(seen);
+        run.park_without_progress(seen);
         if let Some(watermark) = seen.after.and_then(|view| view.progress.watermark.as_ref()) {
             run.watermark = run.watermark.take().max(Some(watermark.clone()));
         }
@@ -82,7 +82,7 @@ impl RunModel {
     }
 
     /// Parks the shards without progress that an acquire or a claim parked, also if it was refused.
-    fn park_fruitless(&mut self, seen: &Observation<'_>) {
+    fn park_without_progress(&mut self, seen: &Observation<'_>) {
         if !matches!(seen.request, Request::Acquire(_) | Request::Claim(_)) {
             return;
         }
@@ -109,9 +109,9 @@ impl RunModel {
             Request::RequestSplit(RequestSplit { key, requester, patience_ms }) => {
                 self.withdraw_requests(*requester);
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
-                    let (requester, asked_at) = (*requester, seen.now);
-                    let expires_at = asked_at.saturating_add(*patience_ms);
-                    shard.request = Some(SplitRequest { requester, asked_at, expires_at });
+                    let (requester, requested_at) = (*requester, seen.now);
+                    let expires_at = requested_at.saturating_add(*patience_ms);
+                    shard.request = Some(SplitRequest { requester, requested_at, expires_at });
                 }
             }
             Request::UnparkShard(UnparkShard { key, .. }) => {
@@ -120,7 +120,7 @@ impl RunModel {
                     shard.park_reason = None;
                     shard.park_detail = None;
                     shard.fence = shard.next_fence(floor);
-                    shard.fruitless = 0;
+                    shard.without_progress = 0;
                     shard.remember(seen, reply);
                 }
             }
@@ -212,7 +212,7 @@ impl ShardModel {
         self.lease = Some((worker, granted.lease.deadline()));
         self.unbound = false;
         self.acquires += 1;
-        self.fruitless += 1;
+        self.without_progress += 1;
         // Split requests and declines end with their holder.
         self.forget_requests();
     }
@@ -232,7 +232,7 @@ impl ShardModel {
             (Request::Complete(Complete { cursor, .. }), _) => {
                 self.advance(cursor);
                 self.settle(ShardStatus::Done);
-                self.fruitless = 0;
+                self.without_progress = 0;
             }
             (Request::ParkShard(ParkShard { reason, detail, .. }), _) => {
                 self.settle(ShardStatus::Parked);
@@ -241,11 +241,11 @@ impl ShardModel {
             }
             (Request::Release(_), _) => {
                 self.settle(ShardStatus::Active);
-                self.fruitless = self.fruitless.saturating_sub(1);
+                self.without_progress = self.without_progress.saturating_sub(1);
             }
             (Request::SplitReplace(_), _) => {
                 self.settle(ShardStatus::Split);
-                self.fruitless = 0;
+                self.without_progress = 0;
             }
             (Request::SplitResidual(SplitResidual { narrowed, .. }), _) => {
                 self.spec = narrowed.clone();
@@ -257,7 +257,7 @@ impl ShardModel {
 
     fn advance(&mut self, cursor: &Cursor) {
         if last_key(&self.cursor) < last_key(cursor) {
-            self.fruitless = 0;
+            self.without_progress = 0;
         }
         self.cursor = cursor.clone();
     }

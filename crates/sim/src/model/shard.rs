@@ -30,7 +30,7 @@ pub struct ShardModel {
     /// Number of acquisitions.
     pub acquires: u32,
     /// Number of acquisitions since its last progress.
-    pub fruitless: u32,
+    pub without_progress: u32,
     /// The shards that were split from it.
     pub spawned: Vec<ShardId>,
     /// Its op log.
@@ -60,7 +60,7 @@ impl ShardModel {
             lease: None,
             unbound: false,
             acquires: 0,
-            fruitless: 0,
+            without_progress: 0,
             spawned: Vec::new(),
             ops: OpLog::new(OP_LOG_CAPACITY),
             residuals: BTreeMap::new(),

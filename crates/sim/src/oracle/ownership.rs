@@ -133,7 +133,9 @@ fn judge_grants(seen: &Observation<'_>, model: &Model) -> Verdict {
         format!("granted while {:?} and held until {:?}", shard.status, shard.lease)
     })?;
     let max = run.config.max_shard_retries.map_or(u32::MAX, NonZeroU32::get);
-    ensure(shard.fruitless < max, || format!("granted after {} attempts", shard.fruitless))?;
+    ensure(shard.without_progress < max, || {
+        format!("granted after {} attempts", shard.without_progress)
+    })?;
     let until = seen.now.saturating_add(run.config.lease_duration_ms.get());
     ensure(lease.deadline() == until, || format!("until {}, not {until}", lease.deadline()))?;
     let worker = lease.owner();
@@ -168,8 +170,8 @@ fn parked<'m>(
 fn judge_parking(seen: &Observation<'_>, model: &Model) -> Verdict {
     for (run, shard, reason) in parked(seen, model) {
         let max = run.config.max_shard_retries;
-        ensure(max.is_some_and(|max| shard.fruitless >= max.get()), || {
-            format!("parked after {} attempts, {max:?} are allowed", shard.fruitless)
+        ensure(max.is_some_and(|max| shard.without_progress >= max.get()), || {
+            format!("parked after {} attempts, {max:?} are allowed", shard.without_progress)
         })?;
         ensure(reason == ParkReason::TooManyErrors, || format!("parked for {reason:?}"))?;
         ensure(run.status == RunStatus::Active && !run.paused, || {

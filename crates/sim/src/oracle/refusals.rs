@@ -118,8 +118,11 @@ fn of_run(
             _ => false,
         },
         CoordError::RetriesExhausted(reason) => shard.is_some_and(|shard| {
-            reason.attempts == shard.fruitless
-                && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max.get())
+            reason.attempts == shard.without_progress
+                && run
+                    .config
+                    .max_shard_retries
+                    .is_some_and(|max| shard.without_progress >= max.get())
         }),
         _ => shard.is_some_and(|shard| of_shard(seen, shard, skew_ms, refusal)),
     }

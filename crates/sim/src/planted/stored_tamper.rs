@@ -372,7 +372,9 @@ impl StoredTamper {
         let max = max.map_or(u32::MAX, NonZeroU32::get);
         match self.bug {
             StoredBug::LiveOwnerOverthrown => None,
-            StoredBug::HolderParked if progress.is_some_and(|it| it.fruitless_acquires >= max) => {
+            StoredBug::HolderParked
+                if progress.is_some_and(|it| it.acquires_without_progress >= max) =>
+            {
                 None
             }
             StoredBug::EndedSessionIgnored if owner.is_none() => {

@@ -157,7 +157,7 @@ impl CallLog {
                 && stored.spawned == granted.spawned
                 && stored.parent == granted.parent
                 && stored.cursor_semantics == granted.cursor_semantics
-                && stored.fruitless_acquires == granted.fruitless_acquires
+                && stored.acquires_without_progress == granted.acquires_without_progress
         });
         if same {
             return Ok(());

@@ -104,7 +104,7 @@ fn is_free(id: ShardId) -> impl Fn(&Version) -> bool {
             && run.shards.get(&id).is_some_and(|shard| {
                 shard.status == ShardStatus::Active
                     && shard.lease.is_none()
-                    && shard.fruitless < max
+                    && shard.without_progress < max
             })
     }
 }

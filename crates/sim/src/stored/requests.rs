@@ -85,13 +85,13 @@ impl CallLog {
 
     /// Whether a holder may have got exactly this request.
     pub(super) fn was_requested(&self, case: &Case<'_>, request: &SplitRequest) -> bool {
-        let SplitRequest { requester, asked_at, expires_at } = *request;
+        let SplitRequest { requester, requested_at, expires_at } = *request;
         let clock = self.records.clock;
         self.split_requests(case.address).any(|(shard, by, call)| {
             let patience_ms = call.patience_ms().unwrap_or_default();
             (Some(shard), by) == (case.request.shard_id(), requester)
-                && expires_at == asked_at.saturating_add(patience_ms)
-                && call.may_be_decided(0, asked_at, clock)
+                && expires_at == requested_at.saturating_add(patience_ms)
+                && call.may_be_decided(0, requested_at, clock)
         })
     }
 

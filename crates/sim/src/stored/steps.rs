@@ -194,7 +194,8 @@ impl Change<'_> {
             return Err(self.unexplained("not a valid park"));
         }
         let shard = head.key.shard;
-        let reason = RetriesExhausted { shard, attempts: self.before.head.fruitless_acquires };
+        let reason =
+            RetriesExhausted { shard, attempts: self.before.head.acquires_without_progress };
         let request = Acquire { key: head.key, worker }.into();
         // The latest moment counts: a park that is wrong then is wrong at any moment.
         let mut step = self.step(request, Err(reason.into()), self.not_after);
@@ -281,7 +282,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> RestoredShardState {
         cursor_semantics: record.head.cursor_semantics,
         parent: record.head.parent,
         spawned: record.head.spawned.clone(),
-        fruitless_acquires: record.head.fruitless_acquires,
+        acquires_without_progress: record.head.acquires_without_progress,
         capacity: CapacityHint::default(),
     }
 }

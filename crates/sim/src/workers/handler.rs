@@ -70,7 +70,7 @@ impl ScriptedHandler {
         let mut state = self.script.lock();
         if self.poisoned.contains(&item) {
             state.fault(WorkerFault::ItemPoisoned);
-            return Err(ItemFailure::fatal(ParkReason::Poisoned, "poisoned"));
+            return Err(ItemFailure::permanent(ParkReason::Poisoned, "poisoned"));
         }
         if state.strikes(40, WorkerFault::HandlerFailed) {
             return Err(ItemFailure::retryable("scripted"));

@@ -50,23 +50,23 @@ pub(super) enum CrashPolicy {
 }
 
 impl CrashPolicy {
-    /// The policy of a shard after `fruitless_acquires` in a row without progress, this one
+    /// The policy of a shard after so many acquires in a row without progress, this one
     /// included, of at most `limit`. Earlier holders may have started `in_hand` items.
     pub(super) fn of(
-        fruitless_acquires: u32,
+        acquires_without_progress: u32,
         limit: Option<NonZeroU32>,
         options: &WorkerOptions,
         in_hand: usize,
     ) -> Self {
         let last_try = last_try(limit, options);
-        let losses = fruitless_acquires.saturating_sub(1);
-        if fruitless_acquires > last_try {
+        let losses = acquires_without_progress.saturating_sub(1);
+        if acquires_without_progress > last_try {
             return Self::ParkNext { losses };
         }
         let items = options.commit_items.saturating_add(in_hand as u64);
         match losses {
             0 => Self::None,
-            1 if in_hand > FEW_IN_HAND && fruitless_acquires < last_try => {
+            1 if in_hand > FEW_IN_HAND && acquires_without_progress < last_try => {
                 Self::Careful { at_a_time: items.div_ceil(FIRST_PARTS), items }
             }
             _ => Self::Careful { at_a_time: 1, items },
@@ -110,14 +110,15 @@ pub(super) enum Exclusivity {
 }
 
 impl Exclusivity {
-    /// The exclusivity of a shard after `fruitless_acquires` without progress, this one included.
+    /// The exclusivity of a shard after so many acquires in a row without progress, this one
+    /// included.
     pub(super) fn of(
-        fruitless_acquires: u32,
+        acquires_without_progress: u32,
         limit: Option<NonZeroU32>,
         options: &WorkerOptions,
     ) -> Self {
         let last_try = last_try(limit, options);
-        match fruitless_acquires {
+        match acquires_without_progress {
             last if last == last_try => Self::UntilProgress,
             // Parking an item unprocessed cannot kill the worker.
             more if more > last_try => Self::No,
@@ -164,20 +165,20 @@ mod tests {
 
     const ONE_BY_ONE: CrashPolicy = CrashPolicy::Careful { at_a_time: 1, items: 15 };
 
-    fn policy(fruitless: u32, limit: Option<u32>) -> CrashPolicy {
-        policy_in_hand(fruitless, limit, 5)
+    fn policy(acquires: u32, limit: Option<u32>) -> CrashPolicy {
+        policy_in_hand(acquires, limit, 5)
     }
 
-    fn policy_in_hand(fruitless: u32, limit: Option<u32>, in_hand: usize) -> CrashPolicy {
+    fn policy_in_hand(acquires: u32, limit: Option<u32>, in_hand: usize) -> CrashPolicy {
         let options = WorkerOptions { crash_limit: 4, commit_items: 10, ..Default::default() };
-        CrashPolicy::of(fruitless, limit.and_then(NonZeroU32::new), &options, in_hand)
+        CrashPolicy::of(acquires, limit.and_then(NonZeroU32::new), &options, in_hand)
     }
 
     #[test]
     fn a_shard_that_comes_back_without_progress_is_worked_on_one_by_one() {
         assert_eq!(policy(1, None), CrashPolicy::None);
-        for fruitless in 2..=4 {
-            assert_eq!(policy(fruitless, None), ONE_BY_ONE);
+        for acquires in 2..=4 {
+            assert_eq!(policy(acquires, None), ONE_BY_ONE);
         }
         assert_eq!(policy(5, None), CrashPolicy::ParkNext { losses: 4 });
     }
@@ -195,9 +196,9 @@ mod tests {
     fn with_many_items_in_progress_the_first_loss_counts_as_chance() {
         let in_parts = CrashPolicy::Careful { at_a_time: 252, items: 2_010 };
         assert_eq!(policy_in_hand(2, None, 2_000), in_parts);
-        for fruitless in 3..=4 {
+        for acquires in 3..=4 {
             let one_by_one = CrashPolicy::Careful { at_a_time: 1, items: 2_010 };
-            assert_eq!(policy_in_hand(fruitless, None, 2_000), one_by_one);
+            assert_eq!(policy_in_hand(acquires, None, 2_000), one_by_one);
         }
         // An item is parked only after it was tried alone.
         let one_by_one = CrashPolicy::Careful { at_a_time: 1, items: 2_010 };
@@ -205,16 +206,16 @@ mod tests {
         assert_eq!(policy_in_hand(3, Some(3), 2_000), CrashPolicy::ParkNext { losses: 2 });
     }
 
-    fn exclusivity(fruitless: u32, limit: Option<u32>) -> Exclusivity {
+    fn exclusivity(acquires: u32, limit: Option<u32>) -> Exclusivity {
         let options = WorkerOptions { crash_limit: 6, ..Default::default() };
-        Exclusivity::of(fruitless, limit.and_then(NonZeroU32::new), &options)
+        Exclusivity::of(acquires, limit.and_then(NonZeroU32::new), &options)
     }
 
     #[test]
     fn the_claim_is_exclusive_from_the_second_loss_on_and_longer_each_time() {
         let seconds = |seconds| Exclusivity::For(Duration::from_secs(seconds));
         let expected = [Exclusivity::No, Exclusivity::No, seconds(10), seconds(20), seconds(40)];
-        assert_eq!([1, 2, 3, 4, 5].map(|fruitless| exclusivity(fruitless, None)), expected);
+        assert_eq!([1, 2, 3, 4, 5].map(|acquires| exclusivity(acquires, None)), expected);
     }
 
     #[test]

@@ -108,11 +108,11 @@ mod tests {
         LeaseCell::new(lease, Duration::from_secs(1))
     }
 
-    fn request(asked_at: u64) -> SplitRequest {
+    fn request(requested_at: u64) -> SplitRequest {
         let at = LogicalTime::from_millis;
         SplitRequest {
             requester: WorkerId::from_raw(4),
-            asked_at: at(asked_at),
+            requested_at: at(requested_at),
             expires_at: at(50),
         }
     }

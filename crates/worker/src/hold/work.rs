@@ -97,10 +97,10 @@ impl<'w> Work<'w> {
         let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
         let (shared, now) = (holder.shared, holder.shared.env.monotonic());
         let in_hand = shared.options.in_flight * shared.handler.batch_size() * WAITING_PER_RUNNING;
-        let fruitless = shard.fruitless_acquires;
+        let acquires = shard.acquires_without_progress;
         Ok(Self {
             exclusive,
-            crash_policy: CrashPolicy::of(fruitless, shared.retry_limit, &shared.options, in_hand),
+            crash_policy: CrashPolicy::of(acquires, shared.retry_limit, &shared.options, in_hand),
             started: 0,
             holder,
             assignment,
@@ -424,6 +424,6 @@ impl<'w> Work<'w> {
 /// The outcome of an item that is parked unprocessed because workers were lost with it.
 fn killer(item: Item, losses: u32) -> Attempted {
     let detail = format!("{losses} workers in a row were lost while they processed it");
-    let outcome = Err(ItemFailure::fatal(ParkReason::Poisoned, detail));
+    let outcome = Err(ItemFailure::permanent(ParkReason::Poisoned, detail));
     Attempted { item, outcome, retries: 0 }
 }

@@ -98,7 +98,7 @@ async fn one_loss_of_all_shards_parks_nothing() {
     // Aborting the caller leaves the tasks of the slots. Closing the session ends their leases.
     machine.close().await.unwrap();
     let lost = shards(&coordinator).await;
-    assert!(lost.iter().all(|shard| shard.head.fruitless_acquires == 1));
+    assert!(lost.iter().all(|shard| shard.head.acquires_without_progress == 1));
     let journal = Journal::default();
     let worker = worker_with(coordinator.clone(), write_keys(), &sink)
         .options(options)
@@ -134,7 +134,7 @@ async fn when_no_more_items_can_be_parked_the_worker_stops() {
         let fails = number(&item.key) % 2 == 1;
         async move {
             if fails {
-                return Err(ItemFailure::fatal(ParkReason::Other, "odd"));
+                return Err(ItemFailure::permanent(ParkReason::Other, "odd"));
             }
             Ok(line(&item))
         }

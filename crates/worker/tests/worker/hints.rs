@@ -228,7 +228,7 @@ async fn a_parked_row_is_isolated_with_the_hint_of_its_rows() {
     let handler = each(|item: Item| async move {
         match number(&item) {
             // A row in the middle of its shard, its neighbour, and the last row of a shard.
-            4 | 5 | 19 => Err(ItemFailure::fatal(ParkReason::Other, "bad")),
+            4 | 5 | 19 => Err(ItemFailure::permanent(ParkReason::Other, "bad")),
             _ => Ok(written(&item)),
         }
     });

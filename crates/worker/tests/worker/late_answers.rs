@@ -76,7 +76,7 @@ async fn a_renewal_after_completion_is_not_a_loss() {
 async fn a_renewal_after_parking_is_not_a_loss() {
     let handler = each(|item: Item| async move {
         if number(&item.key) == 49 {
-            return Err(ItemFailure::fatal(ParkReason::Other, "failed"));
+            return Err(ItemFailure::permanent(ParkReason::Other, "failed"));
         }
         Ok(line(&item))
     });

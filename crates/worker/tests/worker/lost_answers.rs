@@ -150,7 +150,7 @@ async fn parking_an_item_with_a_lost_reply_takes_effect_once() {
         let (_folder, sink) = sink();
         let handler = each(|item: Item| async move {
             if number(&item.key) == 7 {
-                return Err(ItemFailure::fatal(ParkReason::Other, "failed"));
+                return Err(ItemFailure::permanent(ParkReason::Other, "failed"));
             }
             Ok(line(&item))
         });

@@ -161,7 +161,7 @@ async fn retries_follow_the_policy_and_end_at_a_fatal_failure() {
             0 if count.fetch_add(1, Ordering::Relaxed) < 2 => Err(ItemFailure::retryable("later")),
             1 => {
                 count.fetch_add(100, Ordering::Relaxed);
-                Err(ItemFailure::fatal(ParkReason::PermissionDenied, "never"))
+                Err(ItemFailure::permanent(ParkReason::PermissionDenied, "never"))
             }
             _ => Ok(Vec::new()),
         })

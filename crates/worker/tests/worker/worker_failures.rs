@@ -78,7 +78,7 @@ async fn after_a_worker_failure_no_item_is_started() {
         async move {
             if number(&item.key) > 0 {
                 tries.fetch_add(1, Ordering::Relaxed);
-                return Err(ItemFailure::fatal(ParkReason::Other, "failed").of_worker());
+                return Err(ItemFailure::permanent(ParkReason::Other, "failed").of_worker());
             }
             // The first is slow enough for others to be started.
             while tries.load(Ordering::Relaxed) == 0 {

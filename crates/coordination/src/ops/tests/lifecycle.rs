@@ -15,7 +15,7 @@ fn acquire_grants_a_new_fence_for_the_lease_duration() {
     assert_eq!(lease.fence().as_raw(), 2);
     assert_eq!(lease.deadline(), world.now.saturating_add(LEASE_MS));
     assert_eq!((lease.owner(), lease.key(), lease.tenant()), (worker(1), world.head().key, TENANT));
-    assert_eq!((world.head().acquire_count, world.head().fruitless_acquires), (1, 1));
+    assert_eq!((world.head().acquire_count, world.head().acquires_without_progress), (1, 1));
     let event = EventKind::ShardAcquired {
         shard: lease.key().shard,
         worker: worker(1),
@@ -218,7 +218,7 @@ fn release_frees_the_shard_and_is_no_attempt() {
     let mut world = World::new();
     let lease = world.acquire(1);
     assert_eq!(world.release(&lease, 1), executed());
-    assert_eq!((world.head().lease, world.head().fruitless_acquires), (None, 0));
+    assert_eq!((world.head().lease, world.head().acquires_without_progress), (None, 0));
     assert_eq!(*world.last_event(), EventKind::ShardReleased { shard: lease.key().shard });
     let stale = StaleFence { presented: lease.fence(), current: lease.fence() };
     assert_eq!(world.renew(&lease), Err(stale.into()), "the shard has no holder");
@@ -236,7 +236,7 @@ fn acquire_without_progress_parks_the_shard() {
         let lease = world.acquire(1);
         world.checkpoint(&lease, "c", lease.fence().as_raw()).unwrap();
     }
-    assert_eq!(world.head().fruitless_acquires, 2, "the same key is no progress");
+    assert_eq!(world.head().acquires_without_progress, 2, "the same key is no progress");
     world.pass(LEASE_MS);
     let exhausted = RetriesExhausted { shard: first.key().shard, attempts: 2 };
     let outcome = world.acquire_as(1, OwnerLiveness::Untracked).unwrap();

@@ -101,7 +101,7 @@ fn notice(notice: Option<HolderNotice>) -> String {
         text += ", the run is paused";
     }
     if let Some(request) = notice.split_request {
-        let (at, expires) = (request.asked_at.as_millis(), request.expires_at.as_millis());
+        let (at, expires) = (request.requested_at.as_millis(), request.expires_at.as_millis());
         let requester = worker(request.requester);
         text += &format!(", {requester} requested a part at {at} until {expires}");
     }

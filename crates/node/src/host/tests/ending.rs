@@ -77,7 +77,7 @@ async fn hanging_deactivations_hold_their_shard_for_a_limited_time() {
     assert!(took >= limit && took < limit + SECOND, "{took:?}");
     assert_eq!(dropped, 1_000);
     assert_eq!(world.host.objects(shard()), Ok(0));
-    *world.probe.leaving.lock().unwrap() = Behaviour::Well;
+    *world.probe.leaving.lock().unwrap() = Behaviour::Normal;
     assert_eq!(world.call("shard#5/7", "count").await.unwrap(), "1");
 }
 

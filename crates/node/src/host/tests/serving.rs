@@ -60,7 +60,7 @@ async fn a_refused_activation_leaves_no_object() {
     let refused = CallError::Activation("not today".to_owned());
     assert_eq!(world.call("shard#5/x", "count").await, Err(refused));
     assert_eq!(world.host.objects(shard()), Ok(0));
-    *world.probe.activation.lock().unwrap() = Behaviour::Well;
+    *world.probe.activation.lock().unwrap() = Behaviour::Normal;
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
 }
 
@@ -71,7 +71,7 @@ async fn a_panicking_activation_leaves_no_object() {
     let panicked = CallError::Activation("its code panicked".to_owned());
     assert_eq!(world.call("shard#5/x", "count").await, Err(panicked));
     assert_eq!(world.host.objects(shard()), Ok(0));
-    *world.probe.activation.lock().unwrap() = Behaviour::Well;
+    *world.probe.activation.lock().unwrap() = Behaviour::Normal;
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
 }
 
@@ -81,7 +81,7 @@ async fn a_hanging_activation_times_out_without_executing_the_call() {
     *world.probe.activation.lock().unwrap() = Behaviour::Hangs;
     assert_eq!(world.call("shard#5/x", "count").await, Err(CallError::Late));
     assert_eq!(world.slot().handover().calls, 1);
-    *world.probe.activation.lock().unwrap() = Behaviour::Well;
+    *world.probe.activation.lock().unwrap() = Behaviour::Normal;
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(world.slot().handover().calls, 0);
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");

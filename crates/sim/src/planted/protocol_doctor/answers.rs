@@ -147,11 +147,12 @@ impl ProtocolDoctor {
             ProtocolBug::SemanticsLost if lease.shard().is_derived() => {
                 granted.cursor_semantics = CursorSemantics::default();
             }
-            ProtocolBug::AttemptsUnreported => granted.fruitless_acquires = 1,
+            ProtocolBug::AttemptsUnreported => granted.acquires_without_progress = 1,
             ProtocolBug::RetriesNotReset => {
                 let attempts = self.attempts.get(&(lease.tenant(), lease.key()));
                 let attempts = attempts.copied();
-                granted.fruitless_acquires = attempts.unwrap_or(granted.fruitless_acquires);
+                granted.acquires_without_progress =
+                    attempts.unwrap_or(granted.acquires_without_progress);
             }
             _ => {}
         }

@@ -227,7 +227,9 @@ impl ProtocolDoctor {
         if self.bug == ProtocolBug::ParkedInPause {
             let granted = self.granted.get(&(driver.tenant, key_of(request)?))?;
             let is_over = granted.lease.deadline() <= driver.now;
-            if !is_over || granted.fruitless_acquires < self.attempts_max((driver.tenant, run)) {
+            if !is_over
+                || granted.acquires_without_progress < self.attempts_max((driver.tenant, run))
+            {
                 return None;
             }
         }
@@ -253,7 +255,7 @@ impl ProtocolDoctor {
     fn park_held(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
         let key = key_of(request)?;
         let granted = self.granted.get(&(driver.tenant, key))?;
-        let (lease, attempts) = (granted.lease, granted.fruitless_acquires);
+        let (lease, attempts) = (granted.lease, granted.acquires_without_progress);
         if attempts < self.attempts_max((driver.tenant, key.run)) {
             return None;
         }
@@ -266,12 +268,12 @@ impl ProtocolDoctor {
         driver: &mut Driver<'_>,
         granted: &RestoredShardState,
     ) -> Option<Answer> {
-        let is_last =
-            granted.fruitless_acquires == self.attempts_max((driver.tenant, granted.lease.run()));
+        let is_last = granted.acquires_without_progress
+            == self.attempts_max((driver.tenant, granted.lease.run()));
         if !is_last {
             return None;
         }
-        self.park(driver, granted.lease, granted.fruitless_acquires - 1)
+        self.park(driver, granted.lease, granted.acquires_without_progress - 1)
     }
 
     fn park(&mut self, driver: &mut Driver<'_>, lease: Lease, attempts: u32) -> Option<Answer> {
