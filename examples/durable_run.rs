@@ -101,7 +101,7 @@ mod tests {
 
     /// The process that the other test starts and kills.
     #[test]
-    fn one_process() {
+    fn child_process_finishes_the_run() {
         let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
         let runtime = tokio::runtime::Runtime::new().unwrap();
         assert_eq!(runtime.block_on(work(&folder)).unwrap(), RunOutcome::Done);
@@ -110,7 +110,7 @@ mod tests {
 
     fn start(folder: &Path) -> Child {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "tests::one_process"])
+            .args(["--exact", "tests::child_process_finishes_the_run"])
             .env(FOLDER, folder)
             .stdout(Stdio::null())
             .spawn()

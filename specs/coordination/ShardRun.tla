@@ -309,9 +309,9 @@ ByWorker(w) == \E s \in Existing : Acquire(w, s) \/ Renew(w, s) \/ Send(w, s)
 ByOperator ==
   (\E s \in Existing : Unpark(s)) \/ Pause \/ Resume \/ CompleteRun \/ FailRun \/ CancelRun
 
-ByNobody == (\E s \in Existing : Retry(s)) \/ Tick
+ByEnvironment == (\E s \in Existing : Retry(s)) \/ Tick
 
-Next == (\E w \in Workers : ByWorker(w)) \/ ByOperator \/ ByNobody
+Next == (\E w \in Workers : ByWorker(w)) \/ ByOperator \/ ByEnvironment
 
 Spec == Init /\ [][Next]_vars
 

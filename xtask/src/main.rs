@@ -13,7 +13,6 @@ mod steps;
 mod sweep;
 mod system_packages;
 mod test;
-#[cfg(test)]
 mod test_names;
 mod tidy;
 mod tla;

@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_url_shows_what_is_before_an_at_sign_or_after_a_question_mark(
+        fn no_url_shows_user_information_or_a_query(
             scheme in "(s3|https|gs|file|x)",
             user in "[a-z:@]{0,6}",
             host in "[a-z.]{1,6}(:[0-9])?",

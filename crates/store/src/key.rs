@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_of_highest_bytes_ends_at_the_next_shorter_key_or_never() {
+    fn prefix_of_highest_bytes_ends_at_a_shorter_key_or_never() {
         assert_eq!(StoreRange::prefix(vec![1, 0xff, 0xff]).end(), Some(&Key::from(vec![2])));
         assert_eq!(StoreRange::prefix(vec![0xff]).end(), None);
         assert_eq!(StoreRange::prefix(Bytes::new()).end(), None);

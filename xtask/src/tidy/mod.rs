@@ -7,6 +7,7 @@
 //! | `sizes` | how long a file, a function and a line may be |
 //! | `words` | no test is switched off, and no `select!` is random |
 //! | `prose` | no word hides the component or its verb |
+//! | `claims` | the name of a test is a claim of at most 60 characters |
 //! | `links` | a document's links lead to files that exist |
 //! | `commits` | the subject of a commit is `area: summary` within 72 characters |
 //!
@@ -14,6 +15,7 @@
 //! breaks it.
 
 mod bans;
+mod claims;
 mod commits;
 mod crates;
 mod edges;
@@ -45,6 +47,7 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     violations.extend(sizes.violations());
     violations.extend(words::check(&sources));
     violations.extend(prose::check(&sources));
+    violations.extend(claims::check(&sources));
     violations.extend(links::check(&sources, |file| root.join(file).exists()));
     violations.extend(commits::check(root));
     println!("{}", sizes.largest());

@@ -1,4 +1,4 @@
-//! The text of the tree: every Rust file, every document, every manifest and Clippy setting.
+//! The text of the tree: Rust files, documents, settings, and other files with prose.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,16 @@ pub(crate) struct Sources {
     pub(crate) rust: BTreeMap<PathBuf, String>,
     pub(crate) documents: BTreeMap<PathBuf, String>,
     pub(crate) settings: BTreeMap<PathBuf, String>,
+    /// Specifications, interfaces, scripts, pictures and test stories.
+    pub(crate) others: BTreeMap<PathBuf, String>,
 }
+
+/// How the names of the other files end.
+const OTHERS: [&str; 7] = ["txt", "proto", "tla", "cfg", "sh", "py", "svg"];
+/// Other files without such an end.
+const OTHER_NAMES: [&str; 2] = ["justfile", ".ci/run"];
+/// A hidden folder with files of the project.
+const CI: &str = ".ci";
 
 impl Sources {
     /// Reads everything under a folder except build output and hidden folders.
@@ -28,7 +37,7 @@ impl Sources {
                 let kind = entry.file_type()?;
                 if kind.is_dir() && !is_generated(&path) {
                     folders.push(path);
-                } else if kind.is_file() && is_wanted(&path) {
+                } else if kind.is_file() && is_wanted(path.strip_prefix(root)?) {
                     let text = fs::read_to_string(&path)
                         .with_context(|| format!("could not read {}", path.display()))?;
                     sources.insert(path.strip_prefix(root)?, text);
@@ -43,8 +52,10 @@ impl Sources {
             &mut self.rust
         } else if has_extension(path, "md") {
             &mut self.documents
-        } else {
+        } else if has_extension(path, "toml") {
             &mut self.settings
+        } else {
+            &mut self.others
         };
         files.insert(path.to_owned(), text);
     }
@@ -60,7 +71,9 @@ impl Sources {
 }
 
 fn is_wanted(path: &Path) -> bool {
-    ["rs", "md", "toml"].iter().any(|extension| has_extension(path, extension))
+    let extensions = ["rs", "md", "toml"].iter().chain(&OTHERS);
+    extensions.into_iter().any(|extension| has_extension(path, extension))
+        || OTHER_NAMES.iter().any(|name| path == Path::new(name))
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
@@ -69,7 +82,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
 
 fn is_generated(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    name == "target" || name.starts_with('.') || name.starts_with("mutants.out")
+    name == "target" || (name.starts_with('.') && name != CI) || name.starts_with("mutants.out")
 }
 
 #[cfg(test)]
@@ -77,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_settings_and_documents_are_read_and_build_output_is_not() {
+    fn all_files_with_prose_are_read_and_build_output_is_not() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["src", "target", ".git"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -86,6 +99,10 @@ mod tests {
         fs::write(folder.path().join("Cargo.toml"), "[package]").unwrap();
         fs::write(folder.path().join("notes.md"), "not Rust").unwrap();
         fs::write(folder.path().join("data.bin"), "nothing to check").unwrap();
+        fs::create_dir(folder.path().join(CI)).unwrap();
+        for name in ["justfile", ".ci/run", "a.tla", "a.proto"] {
+            fs::write(folder.path().join(name), "prose").unwrap();
+        }
         let sources = Sources::load(folder.path()).unwrap();
         let paths: Vec<_> = sources.rust.keys().collect();
         assert_eq!(paths, [Path::new("src/lib.rs")]);
@@ -93,5 +110,7 @@ mod tests {
         assert_eq!(settings, [Path::new("Cargo.toml")]);
         let documents: Vec<_> = sources.documents.keys().collect();
         assert_eq!(documents, [Path::new("notes.md")]);
+        let others: Vec<_> = sources.others.keys().map(|path| path.to_string_lossy()).collect();
+        assert_eq!(others, [".ci/run", "a.proto", "a.tla", "justfile"]);
     }
 }

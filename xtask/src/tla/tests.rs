@@ -60,7 +60,7 @@ fn all_bounds_check_the_same_properties() {
 }
 
 #[test]
-fn the_readme_lists_every_property_defect_and_measured_configuration() {
+fn the_readme_lists_every_property_defect_and_configuration() {
     let readme = fs::read_to_string(specs().join("../README.md")).unwrap();
     for Mutation { name, property, .. } in mutation::all() {
         let row = readme.lines().find(|line| line.contains(&format!("| `{name}` |")));

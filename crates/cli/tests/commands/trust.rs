@@ -1,4 +1,4 @@
-//! State of other users, and what records say about commands and paths.
+//! State of other users, and the commands and paths that records name.
 
 use std::fs;
 use std::io;

@@ -169,7 +169,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             Request::Release(it) => widen(self.end_lease(call, &it)),
             Request::SplitReplace(it) => widen(self.replace(call, &it)),
             Request::SplitResidual(it) => widen(self.split_off(call, &it)),
-            Request::RequestSplit(it) => widen(self.ask_for_split(call, &it)),
+            Request::RequestSplit(it) => widen(self.request_split_of(call, &it)),
             Request::DeclineSplit(it) => widen(self.decline(call, &it)),
             Request::CreateRun(it) => widen(self.make_run(call, &it)),
             Request::RegisterShards(it) => widen(self.register(call, &it)),
@@ -355,7 +355,7 @@ impl InMemoryCoordinator {
         }
     }
 
-    fn ask_for_split(
+    fn request_split_of(
         &mut self,
         call: RunCall,
         request: &RequestSplit,

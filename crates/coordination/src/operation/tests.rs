@@ -140,7 +140,7 @@ fn every_refusal_belongs_to_an_operation() {
 
 /// An error of two operations has one variant for an infrastructure error.
 #[test]
-fn infrastructure_error_of_a_creation_is_one_of_the_registration() {
+fn failure_of_a_creation_is_one_of_the_registration() {
     let failed = InfraError::Corrupt { operation: "create", message: "torn".into() };
     let created = CreateRunWithShardsError::Create(failed.clone().into());
     let narrowed = CreateRunWithShardsError::try_from(CoordError::from(created));

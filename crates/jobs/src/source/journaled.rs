@@ -81,7 +81,7 @@ mod tests {
     use crate::journal::tests::make_too_deep;
 
     #[tokio::test]
-    async fn a_page_is_returned_only_after_its_skipped_entries_are_published() {
+    async fn skipped_entries_are_published_before_their_page() {
         let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         make_too_deep(source.path());
         let tree = TreeConnector::open(source.path()).await.unwrap();

@@ -83,7 +83,7 @@ fn late_checkpoint_is_unknown_if_a_stale_read_lacks_the_shard() {
 }
 
 #[test]
-fn late_checkpoint_is_unknown_if_a_stale_read_has_another_holder() {
+fn late_checkpoint_is_unknown_if_a_stale_read_has_a_new_holder() {
     let site = Site::new();
     let (engine, store, stale_reads) = stale_engine(&site);
     site.run(start(&engine, 2));

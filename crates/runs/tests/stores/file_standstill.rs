@@ -36,7 +36,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Runs in a child process of the other test: holds a shard, and continues on a signal.
 #[test]
-fn holder() {
+fn child_process_holds_a_shard() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     block_on(async {
         let coordinator = FileCoordinator::in_folder(folder.join("state")).await.unwrap();
@@ -66,7 +66,7 @@ impl Holder {
     fn start(folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "file_standstill::holder"])
+            .args(["--exact", "file_standstill::child_process_holds_a_shard"])
             .env(FOLDER, folder)
             .stdout(Stdio::null());
         Self(command.spawn().unwrap())

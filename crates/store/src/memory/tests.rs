@@ -78,7 +78,7 @@ fn commit(expect: Expect, value: &'static str) -> Commit {
 }
 
 #[test]
-fn a_lost_request_does_nothing_and_a_lost_answer_hides_the_effect() {
+fn lost_requests_do_nothing_and_lost_answers_hide_the_effect() {
     let fixture = Fixture::new();
     let create = || now(fixture.client.commit(commit(Expect::Absent, "1")));
     fixture.before(Before::Refuse(fault()));

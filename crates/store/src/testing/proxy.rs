@@ -177,7 +177,7 @@ mod tests {
         (address, total)
     }
 
-    async fn say(stream: &mut TcpStream, text: &str) -> io::Result<String> {
+    async fn exchange(stream: &mut TcpStream, text: &str) -> io::Result<String> {
         stream.write_all(text.as_bytes()).await?;
         let mut buffer = vec![0; text.len()];
         stream.read_exact(&mut buffer).await?;
@@ -189,10 +189,10 @@ mod tests {
         let (target, _) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
-        assert_eq!(say(&mut stream, "hello").await.unwrap(), "hello");
+        assert_eq!(exchange(&mut stream, "hello").await.unwrap(), "hello");
         proxy.set(Link::Slow(Duration::from_millis(20)));
         let start = std::time::Instant::now();
-        assert_eq!(say(&mut stream, "again").await.unwrap(), "again");
+        assert_eq!(exchange(&mut stream, "again").await.unwrap(), "again");
         assert!(start.elapsed() >= Duration::from_millis(40));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let (target, _) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
-        assert_eq!(say(&mut stream, "hello").await.unwrap(), "hello");
+        assert_eq!(exchange(&mut stream, "hello").await.unwrap(), "hello");
         proxy.set(Link::Cut);
         let mut buffer = [0];
         assert_eq!(timeout(SOON, stream.read(&mut buffer)).await.unwrap().unwrap_or(0), 0);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(timeout(SOON, next.read(&mut buffer)).await.unwrap().unwrap_or(0), 0);
         proxy.set(Link::Whole);
         let mut healed = TcpStream::connect(proxy.address()).await.unwrap();
-        assert_eq!(say(&mut healed, "hello").await.unwrap(), "hello");
+        assert_eq!(exchange(&mut healed, "hello").await.unwrap(), "hello");
     }
 
     #[tokio::test]
@@ -217,7 +217,7 @@ mod tests {
         let (target, mut heard) = echo().await;
         let proxy = Proxy::start(target).await.unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
-        assert_eq!(say(&mut stream, "12345").await.unwrap(), "12345");
+        assert_eq!(exchange(&mut stream, "12345").await.unwrap(), "12345");
         proxy.set(Link::Deaf);
         stream.write_all(b"67890").await.unwrap();
         timeout(SOON, heard.wait_for(|total| *total == 10)).await.unwrap().unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_comes_back_without_progress_is_worked_on_one_by_one() {
+    fn a_shard_without_progress_is_processed_item_by_item() {
         assert_eq!(policy(1, None), CrashPolicy::None);
         for acquires in 2..=4 {
             assert_eq!(policy(acquires, None), ONE_BY_ONE);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_is_exclusive_from_the_second_loss_on_and_longer_each_time() {
+    fn repeated_losses_make_the_claim_exclusive_and_longer() {
         let seconds = |seconds| Exclusivity::For(Duration::from_secs(seconds));
         let expected = [Exclusivity::No, Exclusivity::No, seconds(10), seconds(20), seconds(40)];
         assert_eq!([1, 2, 3, 4, 5].map(|acquires| exclusivity(acquires, None)), expected);

@@ -33,7 +33,7 @@ async fn an_object_answers_one_call_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_two_types_may_have_one_id_and_an_unknown_type_has_none() {
+async fn an_unknown_type_is_refused_and_has_no_objects() {
     let world = world(HostOptions::default());
     let unknown = Call {
         target: ObjectKey::new("Nothing", ObjectId::parse("shard#5/x").unwrap()),

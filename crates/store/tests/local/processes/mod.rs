@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The arguments with which this program runs a role.
-pub(crate) const PLAY: [&str; 3] = ["processes::part", "--exact", "--nocapture"];
+pub(crate) const PLAY: [&str; 3] =
+    ["processes::child_process_plays_its_part", "--exact", "--nocapture"];
 
 const PART: &str = "SHARDWRIGHT_STORE_TEST_PART";
 const FOLDER: &str = "SHARDWRIGHT_STORE_TEST_FOLDER";
@@ -41,7 +42,7 @@ impl Role {
 }
 
 #[test]
-fn part() {
+fn child_process_plays_its_part() {
     match Role::of_this_process() {
         None => {}
         Some(role) if role.part == "write" => crate::file_torture::write(role),
