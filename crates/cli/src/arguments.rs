@@ -426,6 +426,47 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// All commands, with the words that call them.
+    fn commands() -> Vec<(String, clap::Command)> {
+        let mut commands = vec![("shardwright".to_owned(), Arguments::command())];
+        let mut next = 0;
+        while let Some((name, command)) = commands.get(next).cloned() {
+            let below = command.get_subcommands();
+            commands.extend(below.map(|it| (format!("{name} {}", it.get_name()), it.clone())));
+            next += 1;
+        }
+        commands
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_parses() {
+        assert!(commands().len() > 25, "{}", commands().len());
+        for (name, command) in commands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = help.strip_prefix("Example:\n  ").and_then(|help| help.lines().next());
+            let example = example.unwrap_or_else(|| panic!("`{name}` has no example"));
+            assert!(example.starts_with(&name), "the example of `{name}`: {example}");
+            let words = example.split(" > ").next().unwrap_or_default().split(' ');
+            let parsed = Arguments::try_parse_from(words);
+            assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn every_command_and_argument_has_help() {
+        for (name, command) in commands() {
+            let arguments = command.get_arguments();
+            let helps = arguments.map(|it| (format!("{name} {}", it.get_id()), it.get_help()));
+            let all = helps.chain([(name.clone(), command.get_about())]);
+            for (what, help) in all {
+                let help = help.map(ToString::to_string).unwrap_or_default();
+                assert!(help.starts_with(|first: char| first.is_uppercase()), "{what}: {help:?}");
+                let names_a_file = help.contains("docs/") || help.contains(".md");
+                assert!(!names_a_file, "{what} names a file that is not installed: {help}");
+            }
+        }
+    }
+
     #[test]
     fn failure_limit_is_a_number_or_a_percentage() {
         assert_eq!("12".parse(), Ok(FailureLimit::Items(12)));

@@ -1,4 +1,4 @@
-//! Runs, compiles or parses every code block of the README and of `docs/`.
+//! Runs, compiles or parses every code block of `docs/` and of the pages in [`PAGES`].
 //!
 //! | info string | what the test does |
 //! |---|---|
@@ -24,7 +24,13 @@ use self::blocks::Block;
 use self::console::Shell;
 
 /// Pages outside `docs/` whose blocks are checked, too.
-const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+const PAGES: [&str; 5] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "specs/README.md",
+    "examples/counter/README.md",
+];
 
 /// How many blocks of each kind were checked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,8 +67,8 @@ impl fmt::Display for Counts {
         let Self { console, commands, cargo_lines, rust, json, rules, examples, text } = self;
         write!(
             f,
-            "{} code blocks: {console} console ({commands} commands run, {cargo_lines} cargo lines \
-             checked), {rust} rust compiled, {json} json parsed, {rules} rule files loaded, \
+            "{} code blocks: {console} console ({commands} commands run, {cargo_lines} lines \
+             checked only), {rust} rust compiled, {json} json parsed, {rules} rule files loaded, \
              {examples} equal to an example, {text} text",
             self.blocks()
         )
@@ -200,6 +206,7 @@ fn wrong_blocks_are_errors() {
         ("```console\n$ false\n```\n", "exit code 1, expected 0"),
         ("```console\n$ true # exit code 3\n```\n", "exit code 0, expected 3"),
         ("```console\n$ cargo xtask no-such-chore\n```\n", "no chore `no-such-chore`"),
+        ("```console\n$ java -config none.cfg\n```\n", "no file specs/coordination/none.cfg"),
         ("```console\n$ cargo add a --path ../shardwright/crates/cli\n```\n", "does not name a"),
         ("```console\n$ cargo bench -p no-such-crate\n```\n", "no package `no-such-crate`"),
     ] {

@@ -1,5 +1,6 @@
-//! Checks the cargo lines of console blocks without running them, because they take minutes. Each
-//! chore, package, example, path and fuzz target that they name must exist.
+//! Checks the cargo and java lines of console blocks without running them, because they take
+//! minutes. Each chore, package, example, path, fuzz target and specification that they name must
+//! exist.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,6 +11,11 @@ use super::root;
 pub(super) fn check(line: &str, output: &[&str]) -> Result<(), String> {
     let line = line.split(" #").next().unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().collect();
+    if line.starts_with("java ") {
+        let is_specification = |word: &&str| word.ends_with(".cfg") || word.ends_with(".tla");
+        let mut files = words.into_iter().filter(is_specification);
+        return files.try_for_each(|file| exists(format!("specs/coordination/{file}")));
+    }
     let after = |flag: &str| {
         let mut pairs = words.windows(2).filter(|pair| pair[0] == flag);
         pairs.next().map(|pair| pair[1])

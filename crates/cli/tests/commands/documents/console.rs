@@ -2,11 +2,13 @@
 //!
 //! - All blocks of a page run in one temporary folder, in order. The folder holds copies of `docs/`
 //!   and of the files in `examples/`.
-//! - `shardwright` and `cargo run --release --` are the program that the tests have built.
+//! - `shardwright` and `cargo run --release --` are the program that the tests have built. It also
+//!   stands in for the programs of `examples/counter`, which have tests of their own.
 //! - A command must exit with 0, or with N if it ends with the comment `# exit code N`.
 //! - Expected output is stdout and stderr. `…` stands for any text within a line, a line `…` for
 //!   any number of lines, and `/home/you` for the temporary folder.
-//! - A command that ends with `&` runs until the page ends, and shows no output.
+//! - A command that ends with `&` runs until the page ends, and shows no output. A comment after two
+//!   spaces does not count.
 //! - `127.0.0.1:8080` stands for a free port.
 
 use std::fs;
@@ -23,7 +25,15 @@ use crate::support::text;
 
 const HOME: &str = "/home/you";
 const PORT: &str = "127.0.0.1:8080";
-const CARGO_RUN: &str = "cargo run --release -- ";
+/// Programs of the pages, and how the tests run them.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("cargo run --release --", "shardwright"),
+    (
+        "target/release/counter-node",
+        "shardwright node --store file:counters --cluster counters --shards 64 --stability-ms 1000",
+    ),
+    ("target/release/counter-gate", "shardwright gate --store file:counters --cluster counters"),
+];
 /// The most seconds that a command may take.
 const LIMIT_SECONDS: &str = "60";
 
@@ -46,8 +56,10 @@ impl Shell {
     pub(super) fn check(&mut self, block: &Block<'_>) -> Result<(usize, usize), String> {
         let (mut ran, mut checked) = (0, 0);
         for (command, output) in steps(&block.lines)? {
-            let command = command.replace(CARGO_RUN, "shardwright ");
-            if command.starts_with("cargo ") {
+            let replace =
+                |command: String, (page, test): &(&str, &str)| command.replace(page, test);
+            let command = PROGRAMS.iter().fold(command, replace);
+            if command.starts_with("cargo ") || command.starts_with("java ") {
                 cargo_lines::check(&command, &output)?;
                 checked += 1;
             } else {
@@ -106,15 +118,16 @@ impl Environment {
 
     fn run(&mut self, command: &str, expected: &[&str]) -> Result<(), String> {
         let command = command.replace(PORT, &self.address);
+        let command = command.split("  #").next().unwrap_or_default().trim_end();
         if let Some(command) = command.strip_suffix('&') {
             return self.start(command, expected);
         }
-        let output = self.shell("timeout", &[LIMIT_SECONDS, "sh"], &command).output().unwrap();
+        let output = self.shell("timeout", &[LIMIT_SECONDS, "sh"], command).output().unwrap();
         let code = output.status.code();
         let printed = text(&output.stdout).replace(self.folder.path().to_str().unwrap(), HOME);
-        if code != Some(expected_code(&command)) {
+        if code != Some(expected_code(command)) {
             let code = code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-            let expected = expected_code(&command);
+            let expected = expected_code(command);
             return Err(format!("exit code {code}, expected {expected}:\n{printed}"));
         }
         let lines: Vec<&str> = printed.lines().collect();
