@@ -8,7 +8,7 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::listing;
 use shardwright_engine::operation;
 use shardwright_engine::setup::load;
-use shardwright_placement::{ClusterConfig, ConfigError, ShardCount};
+use shardwright_placement::{ClusterConfig, ConfigError, ShardCount, ShardHash};
 use shardwright_store::AnyStore;
 
 use crate::keys::{ClusterKey, ClusterKeys, ClusterName, escaped};
@@ -62,6 +62,9 @@ pub enum OptionsError {
     /// No commit could be sent.
     #[error("commits_in_flight must be at least 1")]
     NoCommits,
+    /// The text format cannot state a hash.
+    #[error("a cluster that is stored as text hashes ids by fnv1a32, not by {}", .0.name())]
+    TextHash(ShardHash),
     /// The ranges of the text and of the records overlap.
     #[error("the prefix of the text overlaps the keys of the cluster; choose another prefix")]
     Mixed,
@@ -93,6 +96,10 @@ impl ClusterOptions {
         }
         if self.commits_in_flight == 0 {
             return Err(OptionsError::NoCommits);
+        }
+        let hash = self.config.sharding.hash;
+        if self.layout != Layout::Native && hash != ShardHash::Fnv1a32 {
+            return Err(OptionsError::TextHash(hash));
         }
         self.cluster_keys().map(|_| ())
     }

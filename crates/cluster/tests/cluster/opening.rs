@@ -66,11 +66,26 @@ fn process_with_another_sharding_is_refused() {
         site.cluster();
         let error = open(&site, with_count(&site, 8_192)).unwrap_err();
         assert!(matches!(error, ClusterOpenError::Join(JoinRefused::NumShards { .. })), "{error}");
-        let mut options = site.options();
-        options.config.sharding.hash = ShardHash::Avalanche64;
-        let error = open(&site, options).unwrap_err();
-        assert!(matches!(error, ClusterOpenError::Join(JoinRefused::Hash { .. })), "{error}");
     }
+    let site = Site::new();
+    site.cluster();
+    let mut options = site.options();
+    options.config.sharding.hash = ShardHash::Avalanche64;
+    let error = open(&site, options).unwrap_err();
+    assert!(matches!(error, ClusterOpenError::Join(JoinRefused::Hash { .. })), "{error}");
+}
+
+#[test]
+fn text_clusters_use_one_hash() {
+    let site = Site::text();
+    let mut options = site.options();
+    options.config.sharding.hash = ShardHash::Avalanche64;
+    let refused = ClusterOpenError::Options(OptionsError::TextHash(ShardHash::Avalanche64));
+    // Also where nothing is stored yet.
+    assert_eq!(open(&site, options.clone()).unwrap_err(), refused);
+    assert!(site.stored("").is_empty());
+    site.cluster();
+    assert_eq!(open(&site, options).unwrap_err(), refused);
 }
 
 #[test]
@@ -98,10 +113,6 @@ fn text_keys_prove_a_minimum_number_of_shards() {
         || site.run(find_cluster(&AnyStore::new(site.store.clone()), &site.options())).unwrap();
     let text = |is_whole| Some(FoundCluster::Text(TextShards { at_least, is_whole }));
     assert_eq!(found(), text(false));
-    let mut options = with_count(&site, SHARDS + 1);
-    options.config.sharding.hash = ShardHash::Avalanche64;
-    let error = open(&site, options).unwrap_err();
-    assert!(matches!(error, ClusterOpenError::Join(JoinRefused::Hash { .. })), "{error}");
     for shard in 0..SHARDS {
         site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
     }
