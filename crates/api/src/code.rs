@@ -99,7 +99,8 @@ fn failure_of(error: &CallError, code: FailureCode) -> Failure {
             failure.shard = Some(shard.as_raw());
             failure.retry_after_ms = *retry_after_ms;
         }
-        CallError::NodeGone { node, retry_after_ms } => {
+        CallError::NodeGone { shard, node, retry_after_ms } => {
+            failure.shard = shard.map(ShardId::as_raw);
             failure.node = short(node.clone());
             failure.retry_after_ms = *retry_after_ms;
         }
@@ -137,7 +138,7 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
         FailureCode::NotServing => CallError::NotServing,
         FailureCode::Moving => CallError::Moving { shard: shard?, retry_after_ms },
         FailureCode::Unclaimed => CallError::Unclaimed { shard: shard?, retry_after_ms },
-        FailureCode::NodeGone => CallError::NodeGone { node, retry_after_ms },
+        FailureCode::NodeGone => CallError::NodeGone { shard, node, retry_after_ms },
         FailureCode::Unreachable => CallError::Unreachable { node, reason: message },
         FailureCode::Late => CallError::Late,
         FailureCode::QueueFull => CallError::QueueFull { limit },
@@ -190,7 +191,7 @@ pub(crate) mod tests {
             CallError::NotServing,
             CallError::Moving { shard, retry_after_ms: 50 },
             CallError::Unclaimed { shard, retry_after_ms: 5_000 },
-            CallError::NodeGone { node: node.clone(), retry_after_ms: 5_000 },
+            CallError::NodeGone { shard: Some(shard), node: node.clone(), retry_after_ms: 5_000 },
             CallError::Unreachable { node, reason },
             CallError::Late,
             CallError::QueueFull { limit: 7 },
@@ -252,7 +253,7 @@ pub(crate) mod tests {
             CallError::Activation(long.clone()),
             CallError::InvalidId(long.clone()),
             CallError::Unreachable { node: node.clone(), reason },
-            CallError::NodeGone { node, retry_after_ms: 5 },
+            CallError::NodeGone { shard: None, node, retry_after_ms: 5 },
         ] {
             let status = status_of_error(&error);
             assert!(header_size(&status) < 8 << 10, "{} bytes", header_size(&status));

@@ -46,9 +46,11 @@ pub enum CallError {
         /// When to retry.
         retry_after_ms: u64,
     },
-    /// The node of the object is no longer a member of the cluster.
-    #[error("{node} holds the object and is not a member, retry in {retry_after_ms} ms")]
+    /// The node of the object is not a member of the cluster.
+    #[error("{}", node_gone(*.shard, .node, *.retry_after_ms))]
     NodeGone {
+        /// The shard that the node held, or none if the id names the node.
+        shard: Option<ShardId>,
         /// The node.
         node: String,
         /// When to retry.
@@ -120,6 +122,18 @@ pub enum Effect {
     Executed,
     /// It may have been executed.
     Unknown,
+}
+
+/// A slash in an id may be a mistake, so the message states its meaning.
+fn node_gone(shard: Option<ShardId>, node: &str, retry_after_ms: u64) -> String {
+    let retry = format!("retry in {retry_after_ms} ms");
+    match shard {
+        Some(shard) => format!("{node} held shard {shard} and is not a member, {retry}"),
+        None => format!(
+            "the part of an object id before a slash names a node, and {node} is not a member; use \
+             an id without a slash, or {retry}"
+        ),
+    }
 }
 
 impl CallError {

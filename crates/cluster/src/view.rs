@@ -6,8 +6,8 @@ use std::sync::Arc;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::{
     ClusterConfig, DrainProgress, LeaderObservations, Member, Membership, NodeAddress,
-    NodeInstance, Plan, PlanInput, Readiness, RouteError, RoutingTable, ShardMap, Sharding,
-    TargetChunks, TargetHeader, plan,
+    NodeInstance, Plan, PlanInput, Readiness, RouteError, RoutingTable, ShardMap, ShardOutOfRange,
+    Sharding, TargetChunks, TargetHeader, plan,
 };
 use shardwright_store::Revision;
 
@@ -156,6 +156,13 @@ impl Cluster {
             quarantine: view.quarantine.to_vec(),
             revision: view.revision,
         }
+    }
+
+    /// The node that serves a shard, if one does.
+    pub fn node_for_shard(&self, shard: ShardId) -> Result<Option<NodeAddress>, ShardOutOfRange> {
+        let view = self.view();
+        let owner = view.map.info(shard)?.owner(&view.members);
+        Ok(owner.map(|owner| owner.address.clone()))
     }
 
     /// Explains in a sentence where a call to an object is routed, and why.

@@ -43,7 +43,10 @@ pub enum ObjectIdError {
         size: usize,
     },
     /// Nothing follows the shard or the node.
-    #[error("an object id has a location but no object after the slash")]
+    #[error(
+        "nothing follows the slash of an object id; the part before a slash names a node, or a \
+         shard as in `shard#5/name`"
+    )]
     NoObject,
     /// There is no number between `shard#` and `/`.
     #[error("an object id has no number after `shard#`")]
@@ -58,7 +61,9 @@ pub enum ObjectIdError {
     #[error("the shard of an object id exceeds {MAX_NUM_SHARDS}")]
     ShardTooLarge,
     /// The text before `/` is not a node address.
-    #[error("invalid node in an object id: {0}")]
+    #[error(
+        "the part of an object id before a slash must be a node address or `shard#NUMBER`: {0}"
+    )]
     Node(#[source] NodeAddressError),
 }
 

@@ -104,7 +104,8 @@ pub enum Route<'a> {
         /// What to do with the call.
         retry: Retry,
     },
-    /// None: the node that holds the object is no longer a member.
+    /// None: the node that holds the object is not a member. A call to a shard waits for the next
+    /// claim. A call whose id names the node fails at once.
     NodeGone {
         /// The object's shard.
         shard: Option<ShardId>,
@@ -143,11 +144,8 @@ impl RoutingTable {
     #[inline]
     pub fn route<'a>(&'a self, id: ObjectIdRef<'a>) -> Result<Route<'a>, ShardOutOfRange> {
         match id.location() {
-            ObjectLocation::Hashed => Ok(self.route_shard(self.sharding.hashed(id.as_str()))),
-            ObjectLocation::Shard(shard) => {
-                self.sharding.num_shards.index(shard)?;
-                Ok(self.route_shard(shard))
-            }
+            ObjectLocation::Hashed => Ok(self.slot_route(self.sharding.hashed(id.as_str()))),
+            ObjectLocation::Shard(shard) => self.route_shard(shard),
             ObjectLocation::Node(node) => Ok(self.route_node(node)),
         }
     }
@@ -156,6 +154,13 @@ impl RoutingTable {
     #[inline]
     pub fn route_text<'a>(&'a self, id: &'a str) -> Result<Route<'a>, RouteError> {
         Ok(self.route(ObjectIdRef::parse(id)?)?)
+    }
+
+    /// The route of a call to any object of a shard.
+    #[inline]
+    pub fn route_shard(&self, shard: ShardId) -> Result<Route<'_>, ShardOutOfRange> {
+        self.sharding.num_shards.index(shard)?;
+        Ok(self.slot_route(shard))
     }
 
     /// The fence of a shard's last claim. A call carries it, so that a node can detect a later one.
@@ -173,7 +178,7 @@ impl RoutingTable {
     }
 
     #[inline]
-    fn route_shard(&self, shard: ShardId) -> Route<'_> {
+    fn slot_route(&self, shard: ShardId) -> Route<'_> {
         let slot = self.slots.get(shard.as_raw() as usize).copied().unwrap_or(Slot::Unclaimed);
         match slot {
             Slot::Here => Route::Here { shard: Some(shard) },
@@ -202,7 +207,8 @@ impl RoutingTable {
             Some((at, _)) if self.own == Some(at) => Route::Here { shard: None },
             Some((_, node)) => Route::There { shard: None, node },
             None => {
-                let retry = self.retry(self.retries.idle_ms);
+                // No other node may serve the object, so nothing is worth waiting for.
+                let retry = Retry::Fail { after_ms: self.retries.idle_ms };
                 Route::NodeGone { shard: None, node, retry }
             }
         }

@@ -28,6 +28,20 @@ fn views_follow_other_processes_and_never_go_back() {
 }
 
 #[test]
+fn a_shard_has_the_node_that_serves_it() {
+    let site = Site::new();
+    let (watcher, a) = (site.cluster(), site.node("a:1"));
+    site.place(&a);
+    assert_eq!(watcher.node_for_shard(shard(3)), Ok(None));
+    site.claim(&a, 3).unwrap();
+    assert_eq!(watcher.node_for_shard(shard(3)), Ok(Some(node("a:1"))));
+    assert!(watcher.node_for_shard(shard(SHARDS.into())).is_err());
+    site.end_session_of("a:1");
+    site.run(async {});
+    assert_eq!(watcher.node_for_shard(shard(3)), Ok(None), "its node is not a member");
+}
+
+#[test]
 fn each_part_has_its_last_change() {
     let site = Site::new();
     let watcher = site.cluster();

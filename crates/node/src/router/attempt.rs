@@ -65,9 +65,10 @@ impl Router {
                 let error = |retry_after_ms| CallError::Unclaimed { shard, retry_after_ms };
                 return nowhere(retry, error);
             }
-            Route::NodeGone { node, retry, .. } => {
+            Route::NodeGone { shard, node, retry } => {
                 let node = node.to_owned();
                 return nowhere(retry, |retry_after_ms| CallError::NodeGone {
+                    shard,
                     node,
                     retry_after_ms,
                 });

@@ -170,7 +170,7 @@ async fn only_members_are_called() {
     let gate = world.gate_with(GateOptions::default(), interferer.clone()).await;
     for id in ["evil:1/x", "127.0.0.1:22/x", "gate/x"] {
         let refused = gate.call(call(id, "add")).await;
-        assert!(matches!(refused, Err(CallError::NodeGone { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(CallError::NodeGone { shard: None, .. })), "{refused:?}");
     }
     for id in 0..100 {
         gate.call(call(&format!("counter-{id}"), "add")).await.unwrap();
@@ -178,6 +178,21 @@ async fn only_members_are_called() {
     let members = [address("a"), address("b")];
     let dialled = interferer.dialled.lock().unwrap().clone();
     assert!(dialled.len() == 100 && dialled.iter().all(|node| members.contains(node)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_names_an_absent_node_fails_at_once() {
+    let world = World::new().await;
+    let _nodes = world.nodes(&["a"]).await;
+    // A held call would need a place in the queue.
+    let network = Arc::clone(&world.network) as _;
+    let gate = world.gate_with(GateOptions { queue_max: 0 }, network).await;
+    let began = world.env.monotonic();
+    let refused = gate.call(call("user/12345", "add")).await.unwrap_err();
+    let node = "user".to_owned();
+    assert_eq!(refused, CallError::NodeGone { shard: None, node, retry_after_ms: 60_000 });
+    assert!(refused.to_string().contains("before a slash names a node"), "{refused}");
+    assert_eq!(world.env.monotonic(), began);
 }
 
 #[tokio::test(start_paused = true)]

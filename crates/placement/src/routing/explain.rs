@@ -1,14 +1,17 @@
 use std::fmt;
 
+use shardwright_contracts::ShardId;
+
 use super::{Retry, Route, RouteError, RoutingTable};
 use crate::object_id::{ObjectIdRef, ObjectLocation};
-use crate::sharding::Sharding;
+use crate::sharding::{ShardOutOfRange, Sharding};
 
 /// Explains a route in one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a> {
     table: &'a RoutingTable,
-    id: ObjectIdRef<'a>,
+    /// Absent where a shard is explained.
+    id: Option<ObjectIdRef<'a>>,
     route: Route<'a>,
 }
 
@@ -16,7 +19,20 @@ impl RoutingTable {
     /// The route of a call to an object, with its explanation.
     pub fn explain<'a>(&'a self, id: &'a str) -> Result<Explanation<'a>, RouteError> {
         let id = ObjectIdRef::parse(id)?;
-        Ok(Explanation { table: self, id, route: self.route(id)? })
+        Ok(Explanation { table: self, id: Some(id), route: self.route(id)? })
+    }
+
+    /// The route of a call to any object of a shard, with its explanation.
+    pub fn explain_shard(&self, shard: ShardId) -> Result<Explanation<'_>, ShardOutOfRange> {
+        Ok(Explanation { table: self, id: None, route: self.route_shard(shard)? })
+    }
+}
+
+impl<'a> Explanation<'a> {
+    /// The explained route.
+    #[must_use]
+    pub const fn route(&self) -> Route<'a> {
+        self.route
     }
 }
 
@@ -24,16 +40,17 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, id, route } = self;
         let Sharding { hash, num_shards } = table.sharding;
-        match (id.location(), route.shard()) {
-            (ObjectLocation::Hashed, Some(shard)) => {
+        match (id.map(ObjectIdRef::location), route.shard()) {
+            (None, Some(shard)) => write!(f, "shard {} of {num_shards}: ", shard.as_raw())?,
+            (Some(ObjectLocation::Hashed), Some(shard)) => {
                 let (shard, name) = (shard.as_raw(), hash.name());
                 write!(f, "the id hashes to shard {shard} of {num_shards} by {name}; ")?;
             }
-            (ObjectLocation::Shard(shard), _) => {
+            (Some(ObjectLocation::Shard(shard)), _) => {
                 write!(f, "the id names shard {} of {num_shards}; ", shard.as_raw())?;
             }
-            (ObjectLocation::Node(node), _) => write!(f, "the id names node {node}; ")?,
-            (ObjectLocation::Hashed, None) => {}
+            (Some(ObjectLocation::Node(node)), _) => write!(f, "the id names node {node}; ")?,
+            (Some(ObjectLocation::Hashed) | None, None) => {}
         }
         write!(f, "{route}")?;
         let Some(shard) = route.shard() else { return Ok(()) };

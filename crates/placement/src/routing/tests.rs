@@ -124,6 +124,21 @@ fn node_objects_are_routed_to_members_only() {
     assert!(matches!(table.route_text("b/x"), Ok(Route::There { shard: None, .. })));
     let gone = table.route_text("10.6.6.6:1/x").unwrap();
     assert!(matches!(gone, Route::NodeGone { shard: None, node: "10.6.6.6:1", .. }));
+    assert_eq!(gone.retry(), Some(Retry::Fail { after_ms: 5_000 }));
+}
+
+#[test]
+fn a_shard_has_the_route_of_its_objects() {
+    let scene = scene(&[(Some("a"), Some(Some(("a", 1)))), (Some("b"), Some(None)), (None, None)]);
+    let table = scene.table(None);
+    for raw in 0..3 {
+        let (id, shard) = (format!("shard#{raw}/x"), ShardId::from_raw(raw));
+        assert_eq!(table.route_shard(shard), Ok(table.route_text(&id).unwrap()));
+    }
+    let beyond = ShardOutOfRange { shard: 3, num_shards: 3 };
+    assert_eq!(table.route_shard(ShardId::from_raw(3)), Err(beyond));
+    let explained = table.explain_shard(ShardId::from_raw(0)).unwrap();
+    assert_eq!(explained.to_string(), "shard 0 of 3: a serves it; its fence is 10");
 }
 
 #[test]
