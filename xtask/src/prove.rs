@@ -97,6 +97,10 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
             twin: Twin::Test("random_sequences_agree_in_memory_and_on_etcd"),
         },
         Prover {
+            step: Step::cargo("objects of a node", OBJECTS).with("SHARDWRIGHT_OBJECTS", "1000000"),
+            twin: Twin::Test("distinct_ids_do_not_grow_the_memory_of_a_node"),
+        },
+        Prover {
             step: Step::built("model, large bounds", "model", "large"),
             twin: Twin::Test("rules_hold_and_every_situation_occurs"),
         },
@@ -153,6 +157,9 @@ const MUTANTS_OF_FILES: &str = "mutants --package shardwright-node --file crates
 
 /// Random sequences of calls on two stores. The features are those of the test command.
 const SEQUENCES: &str = "test --workspace --all-features --locked --test etcd random_sequences";
+
+/// Distinct ids through one node. The features are those of the test command.
+const OBJECTS: &str = "test --workspace --all-features --locked --test memory distinct_ids";
 
 /// Fuzz targets, and the property test that calls the same check.
 const FUZZ_TARGETS: &[(&str, &str)] = &[

@@ -146,6 +146,8 @@ impl Agent {
             may_serve: Arc::new(move || serves.may_serve()),
             queue: Arc::clone(&self.queue),
             caller,
+            auto_load: self.options.auto_load.as_slice().into(),
+            notice_log: Arc::clone(&self.notice_log),
         });
         self.local.set(Some((membership.holder().clone(), Arc::new(host))));
     }
@@ -193,6 +195,7 @@ impl SessionAgent {
             () = self.watch_session() => EndReason::Lost,
             end = boxed(self.manage_shards()) => end,
             () = boxed(self.lead()) => EndReason::Lost,
+            () = boxed(self.host.evict_idle()) => EndReason::Lost,
         }
     }
 

@@ -76,11 +76,24 @@ impl fmt::Debug for Chain {
     }
 }
 
+/// What a call does with its object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallKind {
+    /// Runs a method.
+    #[default]
+    Invoke,
+    /// Deactivates the object, with [`Deactivation::Deleted`](crate::Deactivation::Deleted). An
+    /// inactive object is activated first, so that its type always learns of the deletion.
+    Delete,
+}
+
 /// A call to an object.
 #[derive(Clone)]
 pub struct Call {
     /// The object.
     pub target: ObjectKey,
+    /// What it does.
+    pub kind: CallKind,
     /// The method.
     pub method: Arc<str>,
     /// The payload.
@@ -103,8 +116,21 @@ impl Call {
         payload: impl Into<Bytes>,
         timeout: Duration,
     ) -> Self {
-        let (method, payload) = (method.into(), payload.into());
-        Self { target, method, payload, chain: Chain::default(), fence: None, timeout }
+        Self {
+            target,
+            kind: CallKind::Invoke,
+            method: method.into(),
+            payload: payload.into(),
+            chain: Chain::default(),
+            fence: None,
+            timeout,
+        }
+    }
+
+    /// A call that deletes an object, with an empty chain.
+    #[must_use]
+    pub fn delete(target: ObjectKey, timeout: Duration) -> Self {
+        Self { kind: CallKind::Delete, ..Self::new(target, "", Bytes::new(), timeout) }
     }
 
     /// Checks the limits and the chain of a call.
@@ -132,6 +158,7 @@ impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("target", &self.target)
+            .field("kind", &self.kind)
             .field("method", &self.method)
             .field("payload_size", &self.payload.len())
             .field("chain", &self.chain)

@@ -82,6 +82,17 @@ impl CallContext {
         let call = Call::new(target, method, payload, self.remaining());
         self.caller.call(Call { chain: self.chain.clone(), ..call }).await
     }
+
+    /// Deletes an object on any node, within the time left.
+    pub async fn delete(
+        &self,
+        object_type: impl Into<Arc<str>>,
+        id: &str,
+    ) -> Result<(), CallError> {
+        let id = ObjectId::parse(id).map_err(|error| CallError::InvalidId(error.to_string()))?;
+        let call = Call::delete(ObjectKey::new(object_type, id), self.remaining());
+        self.caller.call(Call { chain: self.chain.clone(), ..call }).await.map(|_empty| ())
+    }
 }
 
 impl fmt::Debug for CallContext {

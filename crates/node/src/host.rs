@@ -6,11 +6,13 @@
 //! | `cell.rs` | the lock of one object, and the queue of calls that wait for it |
 //! | `admit.rs` | admits calls, holds them while a shard drains |
 //! | `run.rs` | runs one call in a task of its own |
+//! | `residents.rs` | the active objects in the order of their last use |
 //! | `evict.rs` | deactivates objects |
 
 mod admit;
 mod cell;
 mod evict;
+mod residents;
 mod run;
 mod slot;
 
@@ -24,13 +26,15 @@ use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
 use tokio::sync::OwnedMutexGuard;
 
 use self::cell::{CellState, ObjectCell};
+use self::residents::Residents;
 pub(crate) use self::slot::{Admission, Admitted, Slot};
 use crate::call::Call;
 use crate::call::ObjectKey;
 use crate::context::Caller;
 use crate::locks::ShardLocks;
+use crate::notices::NoticeLog;
 use crate::object::ObjectTypes;
-use crate::options::HostOptions;
+use crate::options::{AutoLoad, HostOptions};
 use crate::per_shard::PerShard;
 use crate::serving::{MayServe, ServingPeriod, ServingToken};
 use crate::transport::ShardLoad;
@@ -51,6 +55,10 @@ pub(crate) struct ObjectHost {
     serving: ServingPeriod,
     queue: Arc<Queue>,
     caller: Weak<dyn Caller>,
+    residents: Arc<Residents>,
+    /// Objects that are never evicted.
+    auto_load: Arc<[AutoLoad]>,
+    notice_log: Arc<NoticeLog>,
     /// When loads were last measured.
     measured_at: Mutex<Duration>,
 }
@@ -68,11 +76,13 @@ pub(crate) struct HostParts {
     pub(crate) may_serve: Arc<dyn MayServe>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) caller: Weak<dyn Caller>,
+    pub(crate) auto_load: Arc<[AutoLoad]>,
+    pub(crate) notice_log: Arc<NoticeLog>,
 }
 
 impl ObjectHost {
     pub(crate) fn new(parts: HostParts) -> Self {
-        let HostParts { env, own, sharding, options, types, may_serve, queue, caller } = parts;
+        let HostParts { env, own, sharding, options, types, .. } = parts;
         let began = env.monotonic();
         let own_slot = Arc::new(Slot::default());
         own_slot.take(None);
@@ -85,9 +95,12 @@ impl ObjectHost {
             locks: ShardLocks::new(sharding.num_shards),
             slots: PerShard::new(sharding.num_shards),
             own_slot,
-            serving: ServingPeriod::new(may_serve),
-            queue,
-            caller,
+            serving: ServingPeriod::new(parts.may_serve),
+            queue: parts.queue,
+            caller: parts.caller,
+            residents: Arc::default(),
+            auto_load: parts.auto_load,
+            notice_log: parts.notice_log,
             measured_at: Mutex::new(began),
         }
     }
@@ -192,18 +205,33 @@ impl ObjectHost {
                 }
                 within(&*self.env, deadline, cell.lock()).await.ok_or(CallError::Late)?
             };
-            if !matches!(*state, CellState::Gone) {
-                return Ok(Entered { cell, state });
+            // If this one is gone, its cell is dropped and the object's next cell is tried.
+            let entered =
+                Entered { slot: Arc::clone(admitted.slot()), key: key.clone(), cell, state };
+            if !matches!(*entered.state, CellState::Gone) {
+                return Ok(entered);
             }
-            admitted.slot().forget(key, &cell);
         }
     }
 }
 
-/// An object's cell, locked for one call.
+/// An object's cell, locked for one call. A cell without an active object is removed at the end, so
+/// that only active objects take memory.
 struct Entered {
+    slot: Arc<Slot>,
+    key: ObjectKey,
     cell: Arc<ObjectCell>,
     state: OwnedMutexGuard<CellState>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if !matches!(*self.state, CellState::Active(_)) {
+            // Calls that wait for this cell look for the next one.
+            *self.state = CellState::Gone;
+            self.slot.forget(&self.key, &self.cell);
+        }
+    }
 }
 
 /// Everything that a call must hold to run. The shard is the last field, so that it is released

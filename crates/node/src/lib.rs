@@ -113,7 +113,7 @@ mod transport;
 mod waiting;
 pub mod world;
 
-pub use call::{Call, Chain, ObjectKey};
+pub use call::{Call, CallKind, Chain, ObjectKey};
 
 pub use context::CallContext;
 pub use gate::Gate;

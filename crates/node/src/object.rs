@@ -15,10 +15,11 @@ use crate::transport::BoxFuture;
 
 /// A type of objects.
 ///
-/// An object is activated on a node by its first call, and deactivated when the node loses or hands
-/// over its shard. Its calls run one at a time. Its memory is lost when the node fails, or when a
-/// call to it panics or is cancelled. So store durable state before the call is answered, together
-/// with the fence. A store can then refuse the late write of a replaced node.
+/// An object is activated on a node by its first call. It is deactivated when a caller deletes it,
+/// when it is evicted, and when the node loses or hands over its shard. Its calls run one at a
+/// time. Its memory is lost when the node fails, or when a call to it panics or is cancelled. So
+/// store durable state before the call is answered, together with the fence. A store can then
+/// refuse the late write of a replaced node.
 pub trait ObjectType: Send + Sync + 'static {
     /// The state of an active object.
     type Object: Send + 'static;
@@ -45,8 +46,8 @@ pub trait ObjectType: Send + Sync + 'static {
     ///
     /// It must end within [`HostOptions::deactivation_max`], because calls to its shard are held
     /// meanwhile. Otherwise the future is dropped, and the node reports the number of dropped
-    /// objects ([`Node::notices`]). Use it to make the next activation faster, not to store durable
-    /// state for the first time.
+    /// objects ([`Node::notices`]). A deletion has the time of its call instead. Use it to make the
+    /// next activation faster, not to store durable state for the first time.
     ///
     /// [`HostOptions::deactivation_max`]: crate::HostOptions::deactivation_max
     /// [`Node::notices`]: crate::Node::notices
@@ -80,6 +81,12 @@ pub enum Deactivation {
     /// The node has lost the shard. Another node may already serve it, so nothing can be stored any
     /// more.
     Lost,
+    /// It was idle for too long, or the node had too many objects. Its next call activates it
+    /// again. Writes with its fence are still accepted.
+    Evicted,
+    /// A caller has deleted it. The caller gets the answer after this deactivation. Writes with its
+    /// fence are still accepted, so the type may delete what it has stored.
+    Deleted,
 }
 
 /// Why an object does not answer a call, or is not activated.

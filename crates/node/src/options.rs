@@ -19,6 +19,12 @@ pub struct HostOptions {
     pub deactivation_max: Duration,
     /// The timeout of an activation without a call.
     pub activation_max: Duration,
+    /// An object without a call for this time is evicted. `None` disables it.
+    pub idle_max: Option<Duration>,
+    /// The largest number of active objects on the node. Beyond it, the least recently used object
+    /// is evicted before another is activated. Objects in use are not evicted, so calls at the same
+    /// time may exceed it. Objects that are loaded automatically are neither counted nor evicted.
+    pub objects_max: u64,
     /// Whether a call to a draining shard fails at once instead of being held.
     pub strict: bool,
 }
@@ -30,6 +36,8 @@ impl Default for HostOptions {
             overrun_max: Duration::from_secs(5),
             deactivation_max: Duration::from_secs(5),
             activation_max: Duration::from_secs(10),
+            idle_max: Some(Duration::from_secs(600)),
+            objects_max: 100_000,
             strict: false,
         }
     }

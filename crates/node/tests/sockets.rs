@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::limits::MAX_MESSAGE_SIZE;
-use shardwright_api::wire::gate::CallRequest;
 use shardwright_api::wire::gate::gate_client::GateClient;
+use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
 use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_engine::TokioEnv;
@@ -38,21 +38,28 @@ use tonic::transport::Channel;
 struct Echo;
 
 impl ObjectType for Echo {
+    /// The number of calls since the activation.
     type Object = u64;
 
     async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
-        activation.fence.map(|fence| fence.as_raw()).ok_or(ObjectError::Unknown)
+        activation.fence.map(|_fence| 0).ok_or(ObjectError::Unknown)
     }
 
     async fn handle(
         &self,
-        _fence: &mut u64,
+        calls: &mut u64,
         context: &CallContext,
         method: &str,
         payload: Bytes,
     ) -> Result<Bytes, ObjectError> {
+        *calls += 1;
         match method {
             "echo" => Ok(payload),
+            "calls" => Ok(calls.to_string().into()),
+            "forget" => {
+                let id = String::from_utf8_lossy(&payload).into_owned();
+                Ok(context.delete("Echo", &id).await.map(|()| Bytes::new())?)
+            }
             "forward" => {
                 let id = String::from_utf8_lossy(&payload).into_owned();
                 Ok(context.call("Echo", &id, "echo", "there").await?)
@@ -188,6 +195,34 @@ async fn calls_go_over_sockets() {
     let answer = client.call(request("large", "echo", large.clone())).await.unwrap();
     assert_eq!(answer.into_inner().payload, large);
     assert!(nodes.iter().all(|one| one.node.shards().len() == 32));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletions_go_over_sockets() {
+    let world = World::new();
+    let _nodes = [world.node().await, world.node().await];
+    world.ready(2).await;
+    let gate = world.gate().await;
+    let mut client = client(&gate).await;
+    for id in ["a", "b", "c", "d"] {
+        let mut calls = async || {
+            let answer = client.call(request(id, "calls", "")).await.unwrap();
+            answer.into_inner().payload
+        };
+        assert_eq!((calls().await, calls().await), ("1".into(), "2".into()));
+        let object = DeleteRequest { object_type: "Echo".to_owned(), object: id.to_owned() };
+        client.delete(object).await.unwrap();
+        let answer = client.call(request(id, "calls", "")).await.unwrap();
+        assert_eq!(answer.into_inner().payload, "1");
+        // An object may delete another one, but not itself.
+        client.call(request("e", "forget", id)).await.unwrap();
+        let answer = client.call(request(id, "calls", "")).await.unwrap();
+        assert_eq!(answer.into_inner().payload, "1");
+    }
+    let refused = error(&mut client, request("e", "forget", "e")).await;
+    assert!(matches!(refused, CallError::Refused(_)), "{refused:?}");
+    let status = client.delete(DeleteRequest::default()).await.unwrap_err();
+    assert!(matches!(error_of_status(&status), Some(CallError::InvalidId(_))), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -332,9 +367,13 @@ async fn post(address: &str, path: &str, body: &str) -> (String, String) {
 
 /// The same with an additional header.
 async fn post_with(address: &str, path: &str, header: &str, body: &str) -> (String, String) {
+    send("POST", address, path, header, body).await
+}
+
+async fn send(verb: &str, address: &str, path: &str, header: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\ncontent-length: {}\r\n\
+        "{verb} {path} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\ncontent-length: {}\r\n\
          {header}\r\n\r\n{body}",
         body.len()
     );
@@ -360,7 +399,15 @@ async fn clients_may_use_plain_http() {
     let answer = post(&address, "/call/Echo/x/echo", "hello").await;
     assert_eq!(answer, (ok.clone(), "hello".to_owned()));
     let answer = post(&address, "/call/Echo/shard%235%2Fx/echo", "five").await;
-    assert_eq!(answer, (ok, "five".to_owned()));
+    assert_eq!(answer, (ok.clone(), "five".to_owned()));
+    assert_eq!(post(&address, "/call/Echo/x/calls", "").await.1, "2");
+    let no_header = "accept: */*";
+    let answer = send("DELETE", &address, "/call/Echo/x", no_header, "").await;
+    assert_eq!(answer, (ok, String::new()));
+    assert_eq!(post(&address, "/call/Echo/x/calls", "").await.1, "1");
+    let (status, body) = send("DELETE", &address, "/call/Nothing/x", no_header, "").await;
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(body.contains(r#""code":"UNKNOWN_TYPE""#), "{body}");
     let (status, body) = post(&address, "/call/Echo/x/nonsense", "").await;
     assert_eq!(status, "HTTP/1.1 422 Unprocessable Entity");
     let expected = r#"{"code":"REFUSED","message":"what is nonsense?","executed":"yes"}"#;

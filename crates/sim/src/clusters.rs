@@ -81,6 +81,8 @@ impl World for ClusterWorld {
         table.row("shards with a new target", tally.moves);
         table.row("leader changes", tally.leaders);
         table.row("nodes drained", tally.drains);
+        table.row("objects deleted", tally.deletions);
+        table.row("objects evicted", tally.evictions);
         table.row("writes rejected for a stale fence", tally.stale_writes);
         table.counts(tally.store_faults.iter().map(|(fault, count)| (fault.words(), *count)));
         table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));

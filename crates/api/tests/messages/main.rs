@@ -13,10 +13,11 @@ fn any_call() -> impl Strategy<Value = Vec<u8>> {
     let link = (".{0,8}", ".{0,8}").prop_map(|(object_type, object)| Link { object_type, object });
     let payload = prop::collection::vec(any::<u8>(), 0..40);
     let parts = (link.clone(), ".{0,8}", payload, prop::collection::vec(link, 0..4));
-    (parts, any::<Option<u64>>()).prop_map(|((link, method, payload, chain), fence)| {
+    let rest = (any::<Option<u64>>(), any::<bool>());
+    (parts, rest).prop_map(|((link, method, payload, chain), (fence, delete))| {
         let Link { object_type, object } = link;
         let payload = payload.into();
-        CallRequest { object_type, object, method, payload, chain, fence }.encode_to_vec()
+        CallRequest { object_type, object, method, payload, chain, fence, delete }.encode_to_vec()
     })
 }
 

@@ -41,12 +41,19 @@ impl Gate for Proxy {
         request: Request<gate::CallRequest>,
     ) -> Result<Response<gate::CallResponse>, Status> {
         let gate::CallRequest { object_type, object, method, payload } = request.into_inner();
-        let (chain, fence) = (Vec::new(), None);
-        let call = node::CallRequest { object_type, object, method, payload, chain, fence };
+        let rest = node::CallRequest::default();
+        let call = node::CallRequest { object_type, object, method, payload, ..rest };
         let mut request = Request::new(call);
         request.set_timeout(Duration::from_secs(10));
         let answer = self.0.clone().call(request).await?.into_inner();
         Ok(Response::new(gate::CallResponse { payload: answer.payload }))
+    }
+
+    async fn delete(
+        &self,
+        _request: Request<gate::DeleteRequest>,
+    ) -> Result<Response<gate::DeleteResponse>, Status> {
+        Ok(Response::new(gate::DeleteResponse {}))
     }
 }
 

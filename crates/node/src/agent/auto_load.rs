@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{Env, ShardId};
-use shardwright_placement::{ObjectId, ObjectIdError};
+use shardwright_placement::{ObjectId, ObjectIdError, ObjectLocation};
 
 use super::SessionAgent;
 use crate::call::ObjectKey;
@@ -50,6 +50,15 @@ impl AutoLoad {
     pub(crate) fn key(&self, shard: ShardId) -> Result<ObjectKey, ObjectIdError> {
         let id = ObjectId::parse(&format!("shard#{}/{}", shard.as_raw(), self.name))?;
         Ok(ObjectKey::new(self.object_type.clone(), id))
+    }
+
+    /// Whether an object is the one of its shard.
+    pub(crate) fn loads(&self, key: &ObjectKey) -> bool {
+        let is_named =
+            || key.id.as_str().split_once('/').is_some_and(|(_, name)| name == &*self.name);
+        matches!(key.id.location(), ObjectLocation::Shard(_))
+            && self.object_type == key.object_type
+            && is_named()
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::object::AnyObject;
+use super::residents::{Residence, Resting};
+use crate::object::{AnyObject, Deactivation};
 
 /// An object, active or not. Calls lock it in the order in which they arrive.
 #[derive(Default)]
@@ -21,10 +22,39 @@ pub(crate) enum CellState {
     #[default]
     Inactive,
     /// The active object.
-    Active(Box<dyn AnyObject>),
+    Active(LiveObject),
     /// The cell is no longer used: a call that finds this looks for the object's new cell. A cell
     /// whose object is in use has this state, so that a cancelled call drops the object.
     Gone,
+}
+
+/// An active object.
+pub(crate) struct LiveObject {
+    pub(crate) object: Box<dyn AnyObject>,
+    /// Absent for an object that is never evicted.
+    pub(crate) residence: Option<Residence>,
+}
+
+impl LiveObject {
+    /// Marks the object as the most recently used.
+    pub(crate) fn rest(&mut self, resting: impl FnOnce() -> Resting) {
+        if let Some(residence) = &mut self.residence {
+            residence.rest(resting());
+        }
+    }
+
+    /// Marks the object as in use.
+    pub(crate) fn wake(&mut self) {
+        if let Some(residence) = &mut self.residence {
+            residence.wake();
+        }
+    }
+
+    /// Deactivates the object.
+    pub(crate) async fn deactivate(self, why: Deactivation) {
+        let Self { object, residence: _residence } = self;
+        object.deactivate(why).await;
+    }
 }
 
 /// Counts a waiting call.
@@ -45,6 +75,14 @@ impl ObjectCell {
     /// Waits for the object.
     pub(crate) async fn lock(&self) -> OwnedMutexGuard<CellState> {
         Arc::clone(&self.state).lock_owned().await
+    }
+
+    /// Locks the object, if no call uses it or waits for it.
+    pub(crate) fn try_lock(&self) -> Option<OwnedMutexGuard<CellState>> {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        Arc::clone(&self.state).try_lock_owned().ok()
     }
 }
 

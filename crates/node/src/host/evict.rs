@@ -6,8 +6,13 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::Env;
 
-use super::cell::{CellState, ObjectCell};
-use super::{ObjectHost, Slot};
+use tokio::sync::oneshot;
+
+use super::cell::{CellState, LiveObject, ObjectCell};
+use super::residents::{Residence, Resting};
+use super::{Admission, Entered, ObjectHost, ObjectLock, Slot};
+use crate::call::ObjectKey;
+use crate::notices::Activity;
 use crate::object::Deactivation;
 use crate::waiting::within;
 
@@ -15,6 +20,122 @@ use crate::waiting::within;
 const AT_ONCE: usize = 64;
 /// How many times the timeout of one object all objects of a shard may take.
 const IN_ALL: u32 = 12;
+/// How many objects are tried to find one that may be evicted. Objects of draining shards may not.
+const LOOKS_MAX: usize = 1_024;
+/// The shortest pause between two searches for idle objects.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An object that is about to be evicted, taken out of its cell. It is locked like an object that
+/// handles a call, so its shard is not handed over before it is deactivated.
+struct Victim {
+    live: LiveObject,
+    lock: ObjectLock,
+}
+
+impl ObjectHost {
+    /// Counts an object that is about to be activated, and evicts the least recently used objects
+    /// beyond the ceiling. Returns `None` for an object that is never evicted.
+    pub(super) async fn make_room(self: &Arc<Self>, key: &ObjectKey) -> Option<Residence> {
+        if self.auto_load.iter().any(|one| one.loads(key)) {
+            return None;
+        }
+        let residence = self.residents.enter();
+        while self.residents.count() > self.options.objects_max {
+            let Some(victim) = self.victim(Duration::MAX) else { break };
+            // It fails if the runtime stops.
+            let _ = self.begin_eviction(victim).await;
+        }
+        Some(residence)
+    }
+
+    /// Evicts objects that were idle for too long. Never returns.
+    pub(crate) async fn evict_idle(self: &Arc<Self>) {
+        let Some(idle_max) = self.options.idle_max else { return std::future::pending().await };
+        loop {
+            let now = self.env.monotonic();
+            let oldest = now.checked_sub(idle_max);
+            let find = || oldest.and_then(|oldest| self.victim(oldest));
+            let victims = std::iter::from_fn(find).take(AT_ONCE);
+            let mut leaving: FuturesUnordered<_> =
+                victims.map(|victim| self.begin_eviction(victim)).collect();
+            if leaving.is_empty() {
+                let next = self.residents.next_at_rest(0).map_or(now, |(_, resting)| resting.since);
+                let pause = next.saturating_add(idle_max).saturating_sub(now);
+                self.env.sleep(pause.max(PAUSE)).await;
+            }
+            while leaving.next().await.is_some() {}
+        }
+    }
+
+    /// Takes the least recently used object that may be evicted and has rested at least since
+    /// `latest`.
+    fn victim(&self, latest: Duration) -> Option<Victim> {
+        let mut after = 0;
+        for _ in 0..LOOKS_MAX {
+            let (turn, resting) = self.residents.next_at_rest(after)?;
+            if resting.since > latest {
+                return None;
+            }
+            if let Some(victim) = self.take_resting(resting) {
+                return Some(victim);
+            }
+            after = turn;
+        }
+        None
+    }
+
+    /// Takes an object out of its cell, unless a call uses it or waits for it, or its shard is
+    /// being claimed, handed over or released. Does not wait.
+    fn take_resting(&self, Resting { shard, key, .. }: Resting) -> Option<Victim> {
+        let token = self.serving.token();
+        let (slot, lock) = match shard {
+            Some(shard) => {
+                (self.slot(shard).ok()?, Some(self.locks.try_acquire_read(shard).ok()??))
+            }
+            None => (&self.own_slot, None),
+        };
+        if !self.serving.may_serve() {
+            return None;
+        }
+        let Admission::Admitted(admitted) = slot.admit(lock, None, false) else { return None };
+        let cell = slot.existing(&key)?;
+        let state = cell.try_lock()?;
+        let mut entered = Entered { slot: Arc::clone(slot), key, cell, state };
+        let CellState::Active(mut live) = std::mem::replace(&mut *entered.state, CellState::Gone)
+        else {
+            return None;
+        };
+        if let Some(residence) = &mut live.residence {
+            residence.leave();
+        }
+        Some(Victim { live, lock: ObjectLock { token, entered, admitted } })
+    }
+
+    /// Deactivates an object in a separate task, so that it ends even if nothing waits for it.
+    fn begin_eviction(&self, victim: Victim) -> oneshot::Receiver<()> {
+        let (done, ended) = oneshot::channel();
+        let (env, notice_log) = (Arc::clone(&self.env), Arc::clone(&self.notice_log));
+        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
+        self.env.spawn(Box::pin(async move {
+            let Victim { live, lock } = victim;
+            let leaving = AssertUnwindSafe(live.deactivate(Deactivation::Evicted)).catch_unwind();
+            let left = tokio::select! {
+                biased;
+                left = within(&*env, limit, leaving) => matches!(left, Some(Ok(()))),
+                // The shard may be lost, so the object has nothing left to store.
+                () = lock.token.clone().over() => true,
+            };
+            if !left {
+                let why = "an evicted object was dropped before it was deactivated";
+                notice_log.record(Activity::Deactivate, why);
+            }
+            drop(lock);
+            // The waiting call may be gone.
+            let _ = done.send(());
+        }));
+        ended
+    }
+}
 
 impl ObjectHost {
     /// Deactivates all objects of a shard, and returns how many were dropped before they were done.
@@ -85,8 +206,8 @@ async fn deactivate_one(
 ) -> bool {
     let leaving = async {
         let state = std::mem::replace(&mut *cell.lock().await, CellState::Gone);
-        if let CellState::Active(object) = state {
-            object.deactivate(why).await;
+        if let CellState::Active(live) = state {
+            live.deactivate(why).await;
         }
     };
     let left = within(&*env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;

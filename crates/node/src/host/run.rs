@@ -17,11 +17,12 @@ use shardwright_api::{CallError, UnknownWhy};
 use shardwright_contracts::Env;
 use tokio::sync::oneshot;
 
-use super::cell::CellState;
+use super::cell::{CellState, LiveObject};
+use super::residents::Resting;
 use super::{ObjectHost, ObjectLock};
-use crate::call::Call;
+use crate::call::{Call, CallKind};
 use crate::context::{CallContext, Caller};
-use crate::object::{Activation, AnyObject, ObjectError};
+use crate::object::{Activation, Deactivation, ObjectError};
 use crate::waiting::within;
 
 /// Decides whether a call is executed: it starts, or its caller abandons it first.
@@ -133,7 +134,7 @@ impl Running {
     async fn finish(mut self) -> Result<Bytes, CallError> {
         let started = self.host.env.monotonic();
         let result = match self.unless_cancelled(Self::activate).await? {
-            Ok(object) => self.unless_cancelled(|running| running.handle(object)).await?,
+            Ok(live) => self.unless_cancelled(|running| running.execute(live)).await?,
             Err(error) => Err(error),
         };
         let busy = self.host.env.monotonic().saturating_sub(started);
@@ -142,8 +143,8 @@ impl Running {
     }
 
     async fn only_activate(mut self) -> Result<(), CallError> {
-        let object = self.unless_cancelled(Self::activate).await??;
-        *self.lock.entered.state = CellState::Active(object);
+        let live = self.unless_cancelled(Self::activate).await??;
+        self.rest(live);
         Ok(())
     }
 
@@ -179,49 +180,59 @@ impl Running {
     }
 
     /// Takes the object out of its cell, and activates it if necessary.
-    async fn activate(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
+    async fn activate(&mut self) -> Result<LiveObject, CallError> {
         match std::mem::replace(&mut *self.lock.entered.state, CellState::Gone) {
-            CellState::Active(object) => return Ok(object),
+            CellState::Active(mut live) => {
+                live.wake();
+                return Ok(live);
+            }
             CellState::Inactive | CellState::Gone => {}
         }
         let types = &self.host.types;
         let object_type = types.get(&self.activation.object.object_type)?;
+        let residence = self.host.make_room(&self.activation.object).await;
         let activating = async { object_type.activate(&self.activation).await };
+        // After a failure the next call tries again, with a new cell.
         match AssertUnwindSafe(activating).catch_unwind().await {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(error)) => Err(self.failed_activation(error.of_activation(&self.activation))),
-            Err(_panic) => {
-                Err(self.failed_activation(CallError::Activation("its code panicked".to_owned())))
-            }
+            Ok(Ok(object)) => Ok(LiveObject { object, residence }),
+            Ok(Err(error)) => Err(error.of_activation(&self.activation)),
+            Err(_panic) => Err(CallError::Activation("its code panicked".to_owned())),
         }
     }
 
-    fn failed_activation(&self, error: CallError) -> CallError {
-        // The next call tries again, with a new cell.
-        self.forget();
-        error
+    /// Puts the object back into its cell.
+    fn rest(&mut self, mut live: LiveObject) {
+        let since = self.host.env.monotonic();
+        let Activation { object: key, shard, .. } = &self.activation;
+        live.rest(|| Resting { since, shard: *shard, key: key.clone() });
+        *self.lock.entered.state = CellState::Active(live);
     }
 
-    fn forget(&self) {
-        self.lock.admitted.slot().forget(&self.activation.object, &self.lock.entered.cell);
-    }
-
-    async fn handle(&mut self, mut object: Box<dyn AnyObject>) -> Result<Bytes, CallError> {
+    async fn execute(&mut self, live: LiveObject) -> Result<Bytes, CallError> {
         let Some(caller) = self.host.caller.upgrade() else { return Err(CallError::NotServing) };
-        let context = self.context(caller);
-        let payload = std::mem::take(&mut self.call.payload);
         if !self.begin.begin() {
-            *self.lock.entered.state = CellState::Active(object);
+            self.rest(live);
             return Err(CallError::Late);
         }
+        match self.call.kind {
+            CallKind::Invoke => self.handle(live, caller).await,
+            CallKind::Delete => delete(live).await,
+        }
+    }
+
+    async fn handle(
+        &mut self,
+        mut live: LiveObject,
+        caller: Arc<dyn Caller>,
+    ) -> Result<Bytes, CallError> {
+        let context = self.context(caller);
+        let payload = std::mem::take(&mut self.call.payload);
         let method = Arc::clone(&self.call.method);
-        let handling = async { object.handle(&context, &method, payload).await };
+        let handling = async { live.object.handle(&context, &method, payload).await };
         let handled = AssertUnwindSafe(handling).catch_unwind().await;
-        if matches!(handled, Err(_) | Ok(Err(ObjectError::StaleFence))) {
-            // Its state may be half-done or out of date.
-            self.forget();
-        } else {
-            *self.lock.entered.state = CellState::Active(object);
+        // After a panic or a stale fence, the state may be half-done or out of date.
+        if !matches!(handled, Err(_) | Ok(Err(ObjectError::StaleFence))) {
+            self.rest(live);
         }
         match handled {
             Ok(answer) => answer.map_err(|error| error.of_call(&self.activation)),
@@ -256,4 +267,10 @@ impl Running {
             result => result,
         }
     }
+}
+
+/// Deactivates an object for good. Calls that wait for it activate it again.
+async fn delete(live: LiveObject) -> Result<Bytes, CallError> {
+    let deleting = AssertUnwindSafe(live.deactivate(Deactivation::Deleted)).catch_unwind();
+    deleting.await.map_or(Err(CallError::Panicked), |()| Ok(Bytes::new()))
 }

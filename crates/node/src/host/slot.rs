@@ -178,6 +178,11 @@ impl Slot {
         cell
     }
 
+    /// The cell of an object, if there is one.
+    pub(crate) fn existing(&self, key: &ObjectKey) -> Option<Arc<ObjectCell>> {
+        self.lock().objects.get(key).cloned()
+    }
+
     /// Whether an object is active.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         self.lock().objects.get(key).is_some_and(|cell| cell.is_occupied())

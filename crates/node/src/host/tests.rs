@@ -130,6 +130,7 @@ struct World {
     host: Arc<ObjectHost>,
     probe: Arc<Probe>,
     serves: Arc<AtomicBool>,
+    notice_log: Arc<NoticeLog>,
     _caller: Arc<Within>,
 }
 
@@ -139,7 +140,13 @@ fn fence(raw: u64) -> Option<FenceEpoch> {
 
 /// A node with shard 5, claimed with fence 7, and two queue slots.
 fn world(options: HostOptions) -> World {
+    world_with(options, &[])
+}
+
+/// The same, with objects that every shard has.
+fn world_with(options: HostOptions, auto_load: &[AutoLoad]) -> World {
     let env = PausedEnv::new();
+    let notice_log = Arc::new(NoticeLog::new(Arc::new(env.clone())));
     let probe = Arc::new(Probe {
         log: Mutex::default(),
         gate: Semaphore::new(0),
@@ -160,10 +167,12 @@ fn world(options: HostOptions) -> World {
         may_serve: Arc::new(move || serving.load(Ordering::Relaxed)),
         queue: Arc::new(Queue::new(2)),
         caller: Arc::downgrade(&caller),
+        auto_load: auto_load.into(),
+        notice_log: Arc::clone(&notice_log),
     }));
     assert!(within.host.set(Arc::downgrade(&host)).is_ok());
     host.slot(shard()).unwrap().take(fence(7));
-    World { host, probe, serves, _caller: within }
+    World { host, probe, serves, notice_log, _caller: within }
 }
 
 fn shard() -> ShardId {
@@ -201,6 +210,8 @@ impl World {
     }
 }
 
+mod deleting;
 mod draining;
 mod ending;
+mod evicting;
 mod serving;

@@ -1,5 +1,6 @@
 //! Calls over plain HTTP: `POST /call/{type}/{object}/{method}` with the payload as body. The
-//! response body is the object's answer. An error is a small JSON object.
+//! response body is the object's answer. `DELETE /call/{type}/{object}` deletes an object. An error
+//! is a small JSON object.
 //!
 //! The header `timeout-ms` sets the timeout, 30 seconds by default. In a path, `/` and `#` of an
 //! object's id are encoded as `%2F` and `%23`.
@@ -15,10 +16,10 @@ use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde::Serialize;
 use shardwright_api::limits::{MAX_PAYLOAD_SIZE, MAX_TIMEOUT};
-use shardwright_api::wire::gate::CallRequest;
+use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
 use shardwright_api::{CallError, Effect, code};
 use tokio::net::TcpListener;
 
@@ -39,6 +40,7 @@ pub async fn serve_http(
 fn http_routes(service: Arc<dyn CallService>) -> Router {
     Router::new()
         .route("/call/{type}/{object}/{method}", post(call))
+        .route("/call/{type}/{object}", delete(delete_object))
         .route("/healthz", get(|| async { "ok\n" }))
         .layer(DefaultBodyLimit::max(MAX_PAYLOAD_SIZE))
         .with_state(service)
@@ -79,6 +81,29 @@ async fn call(
     };
     let request = CallRequest { object_type, object, method, payload };
     let answered = match message::from_client(request, timeout) {
+        Ok(call) => service.answer(call).await,
+        Err(error) => Err(error),
+    };
+    match answered {
+        Ok(answer) => answer.into_response(),
+        Err(error) => problem(&error),
+    }
+}
+
+async fn delete_object(
+    State(service): State<Arc<dyn CallService>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let (object_type, object) = match path {
+        Ok(Path(path)) => path,
+        Err(why) => return malformed(why.body_text()),
+    };
+    let timeout = match time_for(&headers) {
+        Ok(timeout) => timeout,
+        Err(why) => return malformed(why),
+    };
+    let answered = match message::to_delete(DeleteRequest { object_type, object }, timeout) {
         Ok(call) => service.answer(call).await,
         Err(error) => Err(error),
     };

@@ -9,8 +9,7 @@ use shardwright_api::wire::{gate, node};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::ObjectId;
 
-use crate::call::Call;
-use crate::call::{Chain, ObjectKey};
+use crate::call::{Call, CallKind, Chain, ObjectKey};
 use crate::transport::ShardLoad;
 
 /// Encodes a call.
@@ -27,6 +26,7 @@ pub(super) fn to_node(call: Call) -> node::CallRequest {
         payload: call.payload,
         chain: call.chain.links().map(link).collect(),
         fence: call.fence.map(FenceEpoch::as_raw),
+        delete: call.kind == CallKind::Delete,
     }
 }
 
@@ -39,6 +39,7 @@ pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result
         message.chain.into_iter().map(|link| key(link.object_type, &link.object)).collect();
     Ok(Call {
         target: key(message.object_type, &message.object)?,
+        kind: if message.delete { CallKind::Delete } else { CallKind::Invoke },
         method: Arc::from(message.method),
         payload: message.payload,
         chain: Chain::new(links?),
@@ -54,6 +55,14 @@ pub(super) fn from_client(
 ) -> Result<Call, CallError> {
     let gate::CallRequest { object_type, object, method, payload } = message;
     Ok(Call::new(key(object_type, &object)?, method, payload, timeout))
+}
+
+/// Decodes a client's request to delete an object.
+pub(super) fn to_delete(
+    message: gate::DeleteRequest,
+    timeout: Duration,
+) -> Result<Call, CallError> {
+    Ok(Call::delete(key(message.object_type, &message.object)?, timeout))
 }
 
 /// Encodes the loads of shards.
@@ -86,9 +95,11 @@ mod tests {
             fence: FenceEpoch::from_raw(7).ok(),
             ..Call::new(named("c"), "add", "1", timeout)
         };
-        let back = from_peer(to_node(call.clone()), timeout).unwrap();
-        assert_eq!(format!("{back:?}"), format!("{call:?}"));
-        assert_eq!(back.payload, call.payload);
+        for call in [call, Call::delete(named("c"), timeout)] {
+            let back = from_peer(to_node(call.clone()), timeout).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{call:?}"));
+            assert_eq!(back.payload, call.payload);
+        }
     }
 
     #[test]

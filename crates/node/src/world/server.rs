@@ -107,6 +107,21 @@ impl gate::gate_server::Gate for Clients {
             Err(error) => Err(status_of_error(&error)),
         }
     }
+
+    async fn delete(
+        &self,
+        request: Request<gate::DeleteRequest>,
+    ) -> Result<Response<gate::DeleteResponse>, Status> {
+        let timeout = timeout::of(request.metadata());
+        let answered = match message::to_delete(request.into_inner(), timeout) {
+            Ok(call) => self.0.answer(call).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(_empty) => Ok(Response::new(gate::DeleteResponse {})),
+            Err(error) => Err(status_of_error(&error)),
+        }
+    }
 }
 
 /// Waits for SIGTERM or SIGINT. Drain the node then.

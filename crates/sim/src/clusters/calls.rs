@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shardwright_api::limits::{MAX_CHAIN_LENGTH, MAX_PAYLOAD_SIZE};
 use shardwright_api::{CallError, Effect};
-use shardwright_node::{Call, Chain, ObjectKey};
+use shardwright_node::{Call, CallKind, Chain, ObjectKey};
 use shardwright_placement::ObjectId;
 
 use super::counter::{COUNTER, payload};
@@ -31,6 +31,8 @@ pub(super) enum Meaning {
     Add(Arc<str>),
     /// Read a counter. The number is its acknowledged value when the call was made.
     Read(Arc<str>, u64),
+    /// Delete a counter from memory. Its stored value stays.
+    Delete,
     /// Misuse, which may fail.
     Misuse,
 }
@@ -100,7 +102,11 @@ impl Director {
         let acknowledged = self.counted.get(&name).map_or(0, |counted| counted.0);
         let add = Meaning::Add(Arc::clone(&name));
         match self.rng.below(100) {
-            0..45 => PlannedCall { meaning: add, target, method: "add", argument: String::new() },
+            0..40 => PlannedCall { meaning: add, target, method: "add", argument: String::new() },
+            40..45 => {
+                let (meaning, argument) = (Meaning::Delete, String::new());
+                PlannedCall { meaning, target, method: "delete", argument }
+            }
             45..70 => {
                 let meaning = Meaning::Read(name, acknowledged);
                 PlannedCall { meaning, target, method: "get", argument: String::new() }
@@ -133,7 +139,11 @@ impl Director {
         let Ok(id) = ObjectId::parse(&planned.target) else { return };
         let number = self.next_call + 1;
         let (target, timeout) = (ObjectKey::new(COUNTER, id), self.timeout());
-        let call = Call::new(target, planned.method, payload(number, &planned.argument), timeout);
+        let mut call =
+            Call::new(target, planned.method, payload(number, &planned.argument), timeout);
+        if planned.meaning == Meaning::Delete {
+            call.kind = CallKind::Delete;
+        }
         self.call(entry, call, planned.meaning);
     }
 

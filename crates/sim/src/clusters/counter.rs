@@ -6,7 +6,7 @@ use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_node::{
-    Activation, Call, CallContext, ObjectError, ObjectKey, ObjectType, Transport,
+    Activation, Call, CallContext, Deactivation, ObjectError, ObjectKey, ObjectType, Transport,
 };
 use shardwright_placement::{NodeAddress, ObjectId};
 
@@ -26,6 +26,8 @@ pub(super) enum ObjectEvent {
     Activated(ObjectSite),
     /// An object was deactivated.
     Deactivated(ObjectSite),
+    /// An object is about to be deactivated, because it is deleted or evicted.
+    Leaving(Deactivation),
 }
 
 /// Where an object is active, and the fence that it got.
@@ -156,8 +158,19 @@ impl CounterType {
     }
 }
 
+/// How long the deactivation of an object takes that is deleted or evicted. Calls arrive meanwhile.
+const LEAVING_US: u64 = 3_000;
+
 impl ObjectType for CounterType {
     type Object = Counter;
+
+    async fn deactivate(&self, counter: Counter, why: Deactivation) {
+        if matches!(why, Deactivation::Deleted | Deactivation::Evicted) {
+            self.object_events.note(ObjectEvent::Leaving(why));
+            self.link.clock.sleep_us(LEAVING_US).await;
+        }
+        drop(counter);
+    }
 
     async fn activate(&self, activation: &Activation) -> Result<Counter, ObjectError> {
         let (process, shard) = (self.link.process, activation.shard);

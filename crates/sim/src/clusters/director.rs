@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_cluster::Cluster;
-use shardwright_node::{Gate, Node, ObjectTypes};
+use shardwright_node::{Deactivation, Gate, Node, ObjectTypes};
 use shardwright_placement::NodeAddress;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
@@ -429,6 +429,8 @@ impl Director {
         match event {
             ObjectEvent::Activated(site) => self.active_objects.activated(&site),
             ObjectEvent::Deactivated(site) => self.active_objects.deactivated(&site),
+            ObjectEvent::Leaving(Deactivation::Deleted) => self.tally.deletions += 1,
+            ObjectEvent::Leaving(_) => self.tally.evictions += 1,
             ObjectEvent::Started(site) => {
                 let ttl_us = super::wire::micros(self.settings.options.session_ttl);
                 let now_us = self.clock.now_us();

@@ -67,7 +67,10 @@ impl Settings {
         };
         let drain_timeout = drain_timeout(options.config.pin_policy);
         let is_crowded = !is_calm && rng.chance(250);
+        let (idle_max, objects_max) = draw_eviction(rng);
         let host = HostOptions {
+            idle_max,
+            objects_max,
             overrun_max: Duration::from_millis(rng.between(100, 800)),
             deactivation_max: Duration::from_millis(500),
             calls_per_object_max: if is_crowded { 2 } else { 1_024 },
@@ -106,6 +109,14 @@ impl Settings {
     pub(super) fn weight(&self, process: usize) -> NonZeroU32 {
         self.weights.get(process).copied().unwrap_or(NonZeroU32::MIN)
     }
+}
+
+/// In half of the worlds, objects are evicted soon, and a node may have only a few.
+fn draw_eviction(rng: &mut Rng) -> (Option<Duration>, u64) {
+    if rng.chance(500) {
+        return (None, u64::MAX);
+    }
+    (Some(Duration::from_millis(rng.between(100, 1_500))), rng.between(1, 12))
 }
 
 /// In a calm world, pinned shards do not wait for a drained node.

@@ -27,6 +27,10 @@ pub struct ClusterTally {
     pub leaders: u64,
     /// Drains that finished.
     pub drains: u64,
+    /// Objects that were deleted.
+    pub deletions: u64,
+    /// Objects that were evicted.
+    pub evictions: u64,
     /// Accesses of objects that were rejected for a stale fence.
     pub stale_writes: u64,
     /// Calls by outcome.
@@ -48,6 +52,8 @@ impl ClusterTally {
         self.moves += other.moves;
         self.leaders += other.leaders;
         self.drains += other.drains;
+        self.deletions += other.deletions;
+        self.evictions += other.evictions;
         self.stale_writes += other.stale_writes;
         merge(&mut self.calls, &other.calls);
         merge(&mut self.store_faults, &other.store_faults);

@@ -13,6 +13,7 @@ fn cluster_worlds_violate_no_oracle_and_meet_every_fault() {
     let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
     assert!(sweep.tally.calm_seeds * 10 > SEEDS && sweep.tally.drains > 0, "{table}");
+    assert!(sweep.tally.deletions > 0 && sweep.tally.evictions > 0, "{table}");
 }
 
 fn bytes(report: &Report) -> Vec<u8> {
