@@ -1,16 +1,18 @@
-//! Opens the cluster that the arguments name.
+//! Opens, creates and deletes the cluster that the arguments name.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use shardwright_cluster::{
-    Cluster, ClusterOpenError, ClusterOptions, FoundCluster, Layout, TextShards, find_cluster,
+    Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, ClusterOptions,
+    FoundCluster, Layout, TextShards, find_cluster, wait_for_cluster,
 };
 use shardwright_demo::Counters;
 use shardwright_engine::TokioEnv;
 use shardwright_placement::{JoinRefused, ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;
+use crate::serve::write_event;
 use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
 
 /// The cluster protocol on any store.
@@ -19,21 +21,104 @@ pub(crate) type AnyCluster = Cluster;
 /// A node stops serving when a fifth of its session TTL is left.
 const MARGIN_DIVISOR: u32 = 5;
 
-/// Opens a cluster. [`OpenMode::Write`] creates a missing cluster, [`OpenMode::Read`] fails.
+/// What to do if the cluster does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Create it. For nodes.
+    Create,
+    /// Wait until a node has created it. For gates.
+    Wait {
+        /// Whether events are JSON.
+        json: bool,
+    },
+    /// Report an error. For commands.
+    Fail,
+}
+
+impl Missing {
+    const fn mode(self) -> OpenMode {
+        match self {
+            Self::Create | Self::Wait { .. } => OpenMode::Write,
+            Self::Fail => OpenMode::Read,
+        }
+    }
+}
+
+/// Opens a cluster.
 pub(crate) async fn open(
     address: &StoreAddress,
     choice: &ClusterChoice,
-    mode: OpenMode,
+    missing: Missing,
 ) -> anyhow::Result<AnyCluster> {
+    let (store, mut options) = connect(address, choice, missing.mode()).await?;
+    let env = TokioEnv::current().context("no tokio runtime")?;
+    let mut found = find_cluster(&store, &options).await?;
+    if let (None, Missing::Wait { json }) = (found, missing) {
+        let title = choice.title();
+        let line = format!("waiting for cluster {title}; start a node or run `cluster create`");
+        write_event(json, "waiting", &line, &[("cluster", title)])?;
+        found = Some(wait_for_cluster(&store, &env, &options).await?);
+    }
+    options.config.sharding = agreed_sharding(choice, found, missing.mode())?;
+    let opened = match missing {
+        Missing::Create => Cluster::open(store, env, options).await,
+        Missing::Wait { .. } | Missing::Fail => Cluster::open_existing(store, env, options).await,
+    };
+    opened.map_err(|error| explain(error, choice))
+}
+
+/// Creates a cluster.
+pub(crate) async fn create(
+    address: &StoreAddress,
+    choice: &ClusterChoice,
+) -> anyhow::Result<Sharding> {
+    let (store, mut options) = connect(address, choice, OpenMode::Write).await?;
+    let found = find_cluster(&store, &options).await?;
+    if let Some(FoundCluster::Text(_)) = found {
+        options.config.sharding = agreed_sharding(choice, found, OpenMode::Write)?;
+    }
+    match Cluster::create(store, &options).await {
+        Ok(()) => Ok(options.config.sharding),
+        Err(ClusterCreateError::Open(error)) => Err(explain(error, choice)),
+        Err(error @ ClusterCreateError::Exists { .. }) => {
+            let flag = choice.flag();
+            Err(anyhow::Error::new(error).context(format!(
+                "cannot create cluster {}; to replace it, first run `shardwright cluster delete \
+                 {flag}`",
+                choice.title()
+            )))
+        }
+    }
+}
+
+/// Deletes a cluster.
+pub(crate) async fn delete(address: &StoreAddress, choice: &ClusterChoice) -> anyhow::Result<()> {
+    let (store, options) = connect(address, choice, OpenMode::Read).await?;
+    Cluster::delete(store, &options).await.map_err(|error| match error {
+        ClusterDeleteError::NotThere => absent(choice),
+        error @ ClusterDeleteError::Members(_) => anyhow::Error::new(error).context(format!(
+            "cannot delete cluster {}; stop its nodes and gates, and wait for the sessions of \
+             killed ones to expire",
+            choice.title()
+        )),
+        error => anyhow::Error::new(error).context(format!("cannot delete {}", choice.title())),
+    })
+}
+
+/// Connects to the store of a cluster, and returns it with the options of this process.
+async fn connect(
+    address: &StoreAddress,
+    choice: &ClusterChoice,
+    mode: OpenMode,
+) -> anyhow::Result<(AnyStore, ClusterOptions)> {
     anyhow::ensure!(
         *address != StoreAddress::Memory,
         "a cluster needs a store that its processes share; use --store file:FOLDER or etcd://..."
     );
     // Keys of existing clusters begin with their prefix. An etcd store puts its namespace before
     // every key, so the first character of the prefix becomes the namespace.
-    let shared = address.is_shared();
     let (namespace, prefix) = match &choice.seed_format {
-        Some(prefix) if shared => {
+        Some(prefix) if address.is_shared() => {
             let first = prefix.chars().next().map_or(0, char::len_utf8);
             let (namespace, rest) = prefix.split_at(first);
             (Some(namespace), Some(rest.to_owned()))
@@ -47,58 +132,66 @@ pub(crate) async fn open(
     options.layout = prefix.map_or(Layout::Native, |prefix| Layout::Seed { prefix });
     options.session_ttl = choice.behaviour.session_ttl();
     options.session_margin = options.session_ttl / MARGIN_DIVISOR;
-    let default = match find_cluster(&store, &options).await? {
+    Ok((store, options))
+}
+
+/// The sharding that this process uses for an existing cluster, or for a new one.
+fn agreed_sharding(
+    choice: &ClusterChoice,
+    found: Option<FoundCluster>,
+    mode: OpenMode,
+) -> anyhow::Result<Sharding> {
+    let default = match found {
         Some(FoundCluster::Decided(plan)) => plan.sharding,
         Some(FoundCluster::Text(_)) if choice.shards.is_some() => Sharding::default(),
         Some(FoundCluster::Text(shards)) => sharding_in_text(shards, mode)?,
         None => Sharding::default(),
     };
-    options.config.sharding = sharding_of(choice, default);
-    let env = TokioEnv::current().context("no tokio runtime")?;
-    let opened = match mode {
-        OpenMode::Read => Cluster::open_existing(store, env, options).await,
-        OpenMode::Write => Cluster::open(store, env, options).await,
-    };
-    opened.map_err(|error| match (error, &choice.seed_format) {
-        (ClusterOpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
-            "no cluster below {prefix} in this store; start a node to create it: \
-             `shardwright node --seed-format {prefix}`"
-        ),
-        (ClusterOpenError::NotThere, None) => anyhow::anyhow!(
-            "no cluster {name} in this store; start a node to create it: \
-             `shardwright node --cluster {name}`",
-            name = choice.name.as_str()
-        ),
-        (error, prefix) => {
-            let name = prefix.as_deref().unwrap_or(choice.name.as_str());
-            match remedy(&error) {
-                Some(remedy) => anyhow::anyhow!("cannot open cluster {name}: {error}; {remedy}"),
-                None => anyhow::Error::new(error).context(format!("cannot open cluster {name}")),
-            }
-        }
-    })
+    Ok(sharding_of(choice, default))
 }
 
-/// The flags to change after a refusal, if they are the cause.
-fn remedy(error: &ClusterOpenError) -> Option<String> {
-    match error {
+/// Adds the remedy to an error.
+fn explain(error: ClusterOpenError, choice: &ClusterChoice) -> anyhow::Error {
+    let title = choice.title();
+    match (&error, remedy(&error, choice)) {
+        (ClusterOpenError::NotThere, _) => absent(choice),
+        (_, Some(remedy)) => anyhow::anyhow!("cannot open cluster {title}: {error}; {remedy}"),
+        (_, None) => anyhow::Error::new(error).context(format!("cannot open cluster {title}")),
+    }
+}
+
+fn absent(choice: &ClusterChoice) -> anyhow::Error {
+    let (title, flag) = (choice.title(), choice.flag());
+    let place = if choice.seed_format.is_some() { "below " } else { "" };
+    anyhow::anyhow!(
+        "no cluster {place}{title} in this store; create it with `shardwright cluster create \
+         {flag}`, or start a node: `shardwright node {flag}`"
+    )
+}
+
+/// What to change after a refusal, if a flag or the remains of a cluster are the cause.
+fn remedy(error: &ClusterOpenError, choice: &ClusterChoice) -> Option<String> {
+    let delete = format!("`shardwright cluster delete {}`", choice.flag());
+    let remedy = match error {
         ClusterOpenError::Join(JoinRefused::NumShards { cluster, .. }) => {
-            Some(format!("omit --shards or use --shards {cluster}"))
+            format!("use --shards {cluster}, or delete the cluster with {delete}")
         }
         ClusterOpenError::Join(JoinRefused::Hash { cluster, .. }) => {
-            Some(format!("omit --hash or use --hash {}", cluster.name()))
+            format!("use --hash {}, or delete the cluster with {delete}", cluster.name())
         }
         ClusterOpenError::MoreShards { .. } => {
-            Some("use --shards N with the value that its other nodes use".to_owned())
+            "use --shards N with the value that its other nodes use".to_owned()
         }
         ClusterOpenError::Layout { ours: Layout::Native, .. } => {
-            Some("add --seed-format PREFIX".to_owned())
+            "add --seed-format PREFIX".to_owned()
         }
         ClusterOpenError::Layout { ours: Layout::Seed { .. }, .. } => {
-            Some("omit --seed-format".to_owned())
+            "omit --seed-format".to_owned()
         }
-        _ => None,
-    }
+        ClusterOpenError::Remains => format!("run {delete}"),
+        _ => return None,
+    };
+    Some(remedy)
 }
 
 /// The counter objects of a cluster.

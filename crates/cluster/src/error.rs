@@ -1,6 +1,9 @@
 use shardwright_contracts::{InfraError, ShardId};
+use shardwright_engine::setup::StoreOpenError;
 use shardwright_placement::ops::{ClaimRefused, LeadRefused, LeaderRefused, ReleaseRefused};
-use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardCount, ShardOutOfRange};
+use shardwright_placement::{
+    JoinRefused, NodeAddress, Readiness, ShardCount, ShardOutOfRange, Sharding,
+};
 
 use super::options::{Layout, OptionsError};
 use crate::records::ClusterFormat;
@@ -39,9 +42,62 @@ pub enum ClusterOpenError {
     /// The cluster does not exist, and opening it does not create it.
     #[error("the cluster does not exist")]
     NotThere,
+    /// Records of a deleted cluster are left.
+    #[error("a cluster of this name was deleted in part; delete it again before it is created")]
+    Remains,
     /// The store cannot be used.
     #[error(transparent)]
-    Store(#[from] shardwright_engine::setup::StoreOpenError),
+    Store(#[from] StoreOpenError),
+}
+
+/// Error of creating a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterCreateError {
+    /// It exists.
+    #[error(
+        "the cluster exists, with {} shards by {}",
+        .sharding.num_shards,
+        .sharding.hash.name()
+    )]
+    Exists {
+        /// How it maps ids to shards.
+        sharding: Sharding,
+    },
+    /// It cannot be created.
+    #[error(transparent)]
+    Open(#[from] ClusterOpenError),
+}
+
+/// Error of deleting a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterDeleteError {
+    /// It does not exist.
+    #[error("the cluster does not exist")]
+    NotThere,
+    /// Processes are members.
+    #[error("the cluster has members: {}", listed(.0))]
+    Members(Vec<NodeAddress>),
+    /// The options are invalid.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreOpenError),
+}
+
+impl From<InfraError> for ClusterDeleteError {
+    fn from(error: InfraError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Most addresses in a message.
+const LISTED_MAX: usize = 8;
+
+fn listed(nodes: &[NodeAddress]) -> String {
+    let first: Vec<&str> = nodes.iter().take(LISTED_MAX).map(NodeAddress::as_str).collect();
+    let more = if nodes.len() > LISTED_MAX { ", …" } else { "" };
+    format!("{}{more}", first.join(", "))
 }
 
 /// The cluster was not ready in time.
@@ -67,6 +123,9 @@ pub enum JoinError {
     /// The text format cannot store weights.
     #[error("a cluster that is stored as text supports only weight 1")]
     Weight,
+    /// The cluster was deleted, or created again with other numbers, since it was opened.
+    #[error("the cluster was deleted after this process opened it; restart the process")]
+    Deleted,
     /// The session ended before the process was a member.
     #[error("the session ended before the process was a member; try again")]
     SessionEnded,

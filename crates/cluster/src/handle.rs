@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt, stream};
 use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
 use shardwright_engine::floor::FenceFloor;
-use shardwright_engine::setup::{ensure, look_up, set_up};
+use shardwright_engine::setup::{look_up, set_up};
 use shardwright_engine::transact::Driver;
 use shardwright_engine::watch;
 use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
@@ -13,13 +13,14 @@ use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;
 
 use super::error::{ClusterOpenError, NotReady};
+use super::existence::write_plan;
 use super::follow::Follow;
 use super::format::Format;
 use super::options::{ClusterOptions, FoundCluster, Layout, TextShards, find};
 use super::shared::{Core, PlanClock};
 use super::state::State;
 use super::view::ClusterView;
-use crate::keys::{ClusterKey, ClusterKeys};
+use crate::keys::ClusterKeys;
 use crate::records::{ClusterFormat, ClusterPlanRecord};
 
 /// A handle to a cluster. Clones share one connection.
@@ -62,9 +63,7 @@ impl Cluster {
             // Check an existing cluster before writing its plan record.
             agree(found, &options)?;
         }
-        let ours = plan_of(&options);
-        let cluster = ensure(&store, keys.key(&ClusterKey::Plan), ours).await?.0;
-        agree(FoundCluster::Decided(cluster), &options)?;
+        write_plan(&store, &keys, &options).await?;
         Self::follow(store, env, options, keys, floor).await
     }
 
@@ -238,7 +237,7 @@ impl Core {
 }
 
 /// The plan record that this process would write.
-const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
+pub(super) const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
     ClusterPlanRecord {
         sharding: options.config.sharding,
         format: match options.layout {
@@ -249,7 +248,7 @@ const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
 }
 
 /// Checks that this process agrees with an existing cluster.
-fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpenError> {
+pub(super) fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpenError> {
     let ours = plan_of(options);
     let cluster = match found {
         FoundCluster::Decided(cluster) => cluster,

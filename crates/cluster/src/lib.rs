@@ -31,6 +31,7 @@ pub mod records;
 mod admin;
 mod claim;
 mod error;
+mod existence;
 mod follow;
 mod format;
 mod handle;
@@ -45,8 +46,8 @@ mod targets;
 mod view;
 
 pub use error::{
-    AdminError, ClusterOpenError, JoinError, LeadError, LeaderStepError, NotReady, ShardClaimError,
-    ShardReleaseError,
+    AdminError, ClusterCreateError, ClusterDeleteError, ClusterOpenError, JoinError, LeadError,
+    LeaderStepError, NotReady, ShardClaimError, ShardReleaseError,
 };
 pub use format::{Quarantined, Unreadable};
 pub use handle::Cluster;
@@ -55,6 +56,7 @@ pub use lead::LeaderStep;
 pub use membership::{GateMembership, NodeMembership};
 pub use options::{
     ClusterOptions, FindError, FoundCluster, Layout, OptionsError, TextShards, find_cluster,
+    wait_for_cluster,
 };
 pub use release::ShardRelease;
 pub use session::Serving;

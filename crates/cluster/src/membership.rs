@@ -10,9 +10,10 @@ use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction
 use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing, watch};
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
-use shardwright_store::{Commit, Expect, Revision};
+use shardwright_store::{Commit, Expect, Key, Revision};
 
 use super::error::JoinError;
+use super::existence::join_condition;
 use super::handle::Cluster;
 use super::session::{KeptSession, Opened, Serving};
 use super::shared::Core;
@@ -67,10 +68,11 @@ impl Cluster {
             if core.keys.is_text() {
                 core.release_dead_claims(&address).await?;
             }
+            let (plan, expected) = core.join_condition().await?.ok_or(JoinError::Deleted)?;
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
             let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
-            let commit = core.floor.compare_in(commit);
+            let commit = core.floor.compare_in(commit.expect(plan, expected));
             let (value, session) = (value.clone(), opened.session.id);
             let commit = commit.put_in_session(stored_key, value, session);
             let settled = core.commit(JOIN, commit).await;
@@ -101,6 +103,10 @@ impl Cluster {
 }
 
 impl Core {
+    async fn join_condition(&self) -> Result<Option<(Key, Expect)>, InfraError> {
+        join_condition(&self.store, &self.keys, &self.options).await
+    }
+
     fn admit(
         self: &Arc<Self>,
         address: NodeAddress,
@@ -282,7 +288,7 @@ struct GateJoin<'c> {
 }
 
 impl Transaction for GateJoin<'_> {
-    type Basis = Expect;
+    type Basis = (Expect, Option<(Key, Expect)>);
     type Answer = ();
     type Output = ();
     type Error = JoinError;
@@ -295,21 +301,25 @@ impl Transaction for GateJoin<'_> {
         Read::Cached
     }
 
-    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         let key = ClusterKey::Gate(self.address.clone());
         if read == Read::Fresh && !self.is_over {
             self.core.reload(JOIN, [key.clone()]).await?;
         }
-        Ok((self.core.lock().expect(&key), read))
+        let condition = self.core.join_condition().await?;
+        Ok(((self.core.lock().expect(&key), condition), read))
     }
 
-    async fn decide(&mut self, found: &Expect) -> Decided<(), JoinError> {
+    async fn decide(&mut self, (found, condition): &Self::Basis) -> Decided<(), JoinError> {
         if self.is_over {
             return Ok(Decision::Refuse(JoinError::SessionEnded));
         }
+        let Some((plan, expected)) = condition.clone() else {
+            return Ok(Decision::Refuse(JoinError::Deleted));
+        };
         let key = self.core.keys.key(&ClusterKey::Gate(self.address.clone()));
         let value = self.core.format().gate(self.address);
-        let commit = Commit::builder().expect(key.clone(), *found);
+        let commit = Commit::builder().expect(key.clone(), *found).expect(plan, expected);
         let commit = commit.put_in_session(key, value, self.opened.session.id);
         Ok(Decision::Commit(commit, ()))
     }
@@ -318,7 +328,7 @@ impl Transaction for GateJoin<'_> {
         self.is_over |= matches!(settled, Settled::SessionGone(_));
     }
 
-    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
+    fn finish(&mut self, _: Self::Basis, (): (), stored: Option<(&Commit, Revision)>) {
         self.core.note_stored(stored);
         self.core.publish();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shardwright_contracts::InfraError;
+use shardwright_contracts::{Env, InfraError};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::listing;
 use shardwright_engine::operation;
@@ -151,6 +151,23 @@ pub async fn find_cluster(
 ) -> Result<Option<FoundCluster>, FindError> {
     Ok(find(store, &options.cluster_keys()?).await?)
 }
+
+/// Waits until a cluster exists. For processes that must not create it, such as gates.
+pub async fn wait_for_cluster(
+    store: &AnyStore,
+    env: &dyn Env,
+    options: &ClusterOptions,
+) -> Result<FoundCluster, FindError> {
+    loop {
+        if let Some(found) = find_cluster(store, options).await? {
+            return Ok(found);
+        }
+        env.sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// How often a process looks for a cluster that does not exist yet.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Error of looking up a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, wait_for_cluster};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{TokioEnv, watch};
 use shardwright_node::{NodeState, RetryNotices};
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
-use shardwright_store::Store;
+use shardwright_store::{AnyStore, Store};
 use tokio::net::TcpListener;
 
 /// The options of both programs.
@@ -60,8 +60,22 @@ impl FromStr for StoreChoice {
 }
 
 impl ServerArguments {
-    /// Opens the cluster. Creates it if it does not exist.
+    /// Opens the cluster. Creates it if it does not exist. Call it when the node listens: the
+    /// creator decides on the number of shards for good.
     pub async fn open<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
+        let env = TokioEnv::current().context("no tokio runtime")?;
+        Ok(Cluster::open(store, env, self.options()?).await?)
+    }
+
+    /// Waits until a node has created the cluster, and opens it.
+    pub async fn open_existing<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
+        let env = TokioEnv::current().context("no tokio runtime")?;
+        let (store, options) = (AnyStore::new(store), self.options()?);
+        wait_for_cluster(&store, &env, &options).await?;
+        Ok(Cluster::open_existing(store, env, options).await?)
+    }
+
+    fn options(&self) -> anyhow::Result<ClusterOptions> {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(self.shards)?);
         config.cluster_state_stability_duration_ms = self.stability_ms;
         let mut options = ClusterOptions::new(ClusterName::parse(&self.cluster)?, config);
@@ -69,8 +83,7 @@ impl ServerArguments {
             // The etcd store already adds a prefix to all keys.
             options.keys = Keyspace::bare();
         }
-        let env = TokioEnv::current().context("no tokio runtime")?;
-        Ok(Cluster::open(store, env, options).await?)
+        Ok(options)
     }
 
     /// Listens, and returns the address for other processes.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use shardwright_cluster::ClusterName;
 use shardwright_contracts::ShardId;
+use shardwright_node::HostOptions;
 use shardwright_placement::{
     ClusterConfig, NodeAddress, PinPolicy, ShardCount, ShardHash, Sharding,
 };
@@ -33,6 +34,19 @@ pub(crate) struct ClusterChoice {
     pub(crate) hash: Option<ShardHash>,
     #[command(flatten)]
     pub(crate) behaviour: BehaviourArguments,
+}
+
+impl ClusterChoice {
+    /// What identifies the cluster: its prefix or its name.
+    pub(crate) fn title(&self) -> &str {
+        self.seed_format.as_deref().unwrap_or(self.name.as_str())
+    }
+
+    /// The flag that names the cluster.
+    pub(crate) fn flag(&self) -> String {
+        let flag = if self.seed_format.is_some() { "--seed-format" } else { "--cluster" };
+        format!("{flag} {}", self.title())
+    }
 }
 
 /// Settings of placement and membership. All nodes of a cluster should use the same values.
@@ -118,6 +132,12 @@ pub(crate) struct NodeArguments {
     /// Weight of the node: its share of the shards relative to other nodes.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub(crate) weight: NonZeroU32,
+    /// Evict an object after MS milliseconds without a call; 0 keeps idle objects.
+    #[arg(long, value_name = "MS", default_value_t = 600_000, value_parser = ms())]
+    pub(crate) idle_ms: u64,
+    /// Keep at most N objects in memory; evict the least recently used first.
+    #[arg(long, value_name = "N", default_value_t = HostOptions::default().objects_max)]
+    pub(crate) objects_max: u64,
     /// As leader, balance the load of shards instead of their number.
     #[arg(long)]
     pub(crate) balance_load: bool,
@@ -149,8 +169,11 @@ pub(crate) struct RouteArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterChoice,
     /// Id of the object.
-    #[arg(value_name = "OBJECT")]
-    pub(crate) object: String,
+    #[arg(value_name = "OBJECT", required_unless_present = "shard")]
+    pub(crate) object: Option<String>,
+    /// Show the route of shard N instead.
+    #[arg(long, value_name = "N", value_parser = parse_shard, conflicts_with = "object")]
+    pub(crate) shard: Option<ShardId>,
 }
 
 #[derive(Args, Debug)]
@@ -165,6 +188,21 @@ const DRAIN_EXAMPLE: &str = "shardwright cluster drain 10.0.0.2:7000 --wait --ti
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
+    /// Create a cluster with --shards and --hash, which never change. A node creates a missing
+    /// cluster as well.
+    #[command(after_help = example("shardwright cluster create --shards 1024 --hash avalanche64"))]
+    Create,
+    /// Delete a cluster that has no nodes and no gates. Stored objects stay, with their fences:
+    /// delete them too, or create the next cluster under another name.
+    #[command(after_help = example("shardwright cluster delete --cluster old"))]
+    Delete,
+    #[command(flatten)]
+    Operate(OperatorCommand),
+}
+
+/// The commands for an existing cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OperatorCommand {
     /// Show the leader, nodes, gates, and shards that are not on their target node.
     #[command(after_help = example("shardwright cluster status"))]
     Status,

@@ -7,10 +7,10 @@ use shardwright_node::{Gate, GateOptions};
 use tokio::sync::watch;
 
 use crate::arguments::cluster::GateArguments;
-use crate::cluster::open;
+use crate::cluster::{Missing, open};
 use crate::exit::Exit;
 use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, write_event};
-use crate::store::{OpenMode, StoreAddress};
+use crate::store::StoreAddress;
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -20,12 +20,16 @@ pub(crate) async fn run(
     if arguments.attached {
         end_with_parent();
     }
-    let cluster = open(store, &arguments.cluster, OpenMode::Write).await?;
     let name = arguments.cluster.name.as_str();
     let (grpc, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
     let http = bind(&arguments.http).await?;
     let web = http.local_addr()?.to_string();
     let mut signals = Signals::new()?;
+    let cluster = tokio::select! {
+        biased;
+        () = signals.next() => return Ok(Exit::Interrupted),
+        cluster = open(store, &arguments.cluster, Missing::Wait { json }) => cluster?,
+    };
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
     drop(tokio::spawn(follow_notices(gate.notices(), json, format!("gate {address}"))));

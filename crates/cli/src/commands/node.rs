@@ -6,15 +6,15 @@ use std::time::Duration;
 use shardwright_cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_node::world::{GrpcTransport, serve_node};
-use shardwright_node::{Node, NodeOptions, NodeState};
+use shardwright_node::{HostOptions, Node, NodeOptions, NodeState};
 use shardwright_placement::{Member, NodeAddress, ShardInfo};
 use tokio::sync::oneshot;
 
 use crate::arguments::cluster::NodeArguments;
-use crate::cluster::{AnyCluster, counters, open};
+use crate::cluster::{AnyCluster, Missing, counters, open};
 use crate::exit::Exit;
 use crate::serve::{Signals, end_with_parent, follow_notices, listen, write_event};
-use crate::store::{OpenMode, StoreAddress};
+use crate::store::StoreAddress;
 
 /// How long a node that has handed over its shards still redirects callers.
 const LINGER: Duration = Duration::from_secs(1);
@@ -31,12 +31,16 @@ pub(crate) async fn run(
     if arguments.attached {
         end_with_parent();
     }
-    let cluster = open(store, &arguments.cluster, OpenMode::Write).await?;
     let name = arguments.cluster.name.as_str();
-    let counters = counters(&cluster);
+    // A node that cannot listen must not create a cluster.
     let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
+    let cluster = open(store, &arguments.cluster, Missing::Create).await?;
+    let counters = counters(&cluster);
     let mut signals = Signals::new()?;
+    let idle_max = Some(Duration::from_millis(arguments.idle_ms)).filter(|max| !max.is_zero());
+    let objects_max = arguments.objects_max;
     let options = NodeOptions {
+        host: HostOptions { idle_max, objects_max, ..HostOptions::default() },
         weight: arguments.weight,
         balance_load: arguments.balance_load,
         ..NodeOptions::default()

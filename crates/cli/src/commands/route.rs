@@ -1,26 +1,32 @@
 use shardwright_placement::{ObjectIdRef, Route};
 
 use crate::arguments::cluster::RouteArguments;
-use crate::cluster::open;
+use crate::cluster::{Missing, open};
 use crate::commands::print_json;
 use crate::console::outln;
 use crate::exit::Exit;
-use crate::store::{OpenMode, StoreAddress};
+use crate::store::StoreAddress;
 
 pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &RouteArguments,
 ) -> anyhow::Result<Exit> {
-    let id = ObjectIdRef::parse(&arguments.object)?;
-    let cluster = open(store, &arguments.cluster, OpenMode::Read).await?;
+    if let Some(object) = &arguments.object {
+        // Before the store is opened.
+        ObjectIdRef::parse(object)?;
+    }
+    let cluster = open(store, &arguments.cluster, Missing::Fail).await?;
     let table = cluster.view().routing(None, cluster.config());
-    let explanation = table.explain(&arguments.object)?.to_string();
+    let explanation = match (&arguments.object, arguments.shard) {
+        (_, Some(shard)) => table.explain_shard(shard)?,
+        (object, None) => table.explain(object.as_deref().unwrap_or_default())?,
+    };
     if !json {
         outln!("{explanation}");
         return Ok(Exit::Done);
     }
-    let route = table.route(id)?;
+    let route = explanation.route();
     let (word, node) = match route {
         Route::Here { .. } => ("here", None),
         Route::There { node, .. } => ("there", Some(node.as_str())),
@@ -33,7 +39,7 @@ pub(crate) async fn run(
         "object": arguments.object, "route": word, "node": node,
         "shard": shard.map(|shard| shard.as_raw()),
         "fence": shard.and_then(|shard| table.fence(shard)).map(|fence| fence.as_raw()),
-        "explanation": explanation,
+        "explanation": explanation.to_string(),
     }))?;
     Ok(Exit::Done)
 }

@@ -11,8 +11,8 @@ use shardwright_store::{Commit, Expect, Key, Store as _};
 use super::events::Event;
 use super::process::Process;
 use crate::arguments::cluster::ClusterChoice;
-use crate::cluster::{AnyCluster, counters, open};
-use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress, TrustedFolders};
+use crate::cluster::{AnyCluster, Missing, counters, open};
+use crate::store::{AnyStore, OpenStore as _, StoreAddress, TrustedFolders};
 
 /// The timeout for the cluster to settle after an event.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ impl Fleet {
             gates.push(setup.start("gate").await?);
         }
         let chosen = Chosen::try_parse_from(setup.cluster())?;
-        let cluster = open(&setup.store, &chosen.cluster, OpenMode::Read).await?;
+        let cluster = open(&setup.store, &chosen.cluster, Missing::Fail).await?;
         let counters = counters(&cluster);
         let fleet = Self { setup, nodes, gates, cluster, counters };
         fleet.settle().await?;

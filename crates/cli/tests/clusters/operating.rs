@@ -25,12 +25,22 @@ impl Server {
     fn start(site: &Site, arguments: &[&str]) -> Self {
         let fast = ["--shards", "16", "--stability-ms", "100", "--check-interval-ms", "500"];
         let arguments = [&["--json"], arguments, &fast].concat();
-        let mut child = site.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        let address = first["address"].as_str().unwrap().to_owned();
-        let http = first["http"].as_str().map(str::to_owned);
-        Self { child, lines, address, http }
+        let mut server = Self::of(site.command(&arguments).stdout(Stdio::piped()).spawn().unwrap());
+        let first = server.event();
+        server.address = first["address"].as_str().unwrap().to_owned();
+        server.http = first["http"].as_str().map(str::to_owned);
+        server
+    }
+
+    /// A process that has reported nothing yet.
+    fn of(mut child: Child) -> Self {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, address: String::new(), http: None }
+    }
+
+    /// The next event.
+    fn event(&mut self) -> Value {
+        serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
 
     fn signal(&self, signal: Signal) {
@@ -112,6 +122,11 @@ fn operator_moves_pins_and_drains_shards() {
         // While the shard moves, the route is `moving` and already names the target.
         routed["route"] == "there" && routed["node"] == target.address.as_str()
     });
+    let of_shard = json(&site, &["route", "--shard", "0"]);
+    assert_eq!(
+        (&of_shard["node"], &of_shard["shard"]),
+        (&target.address.as_str().into(), &0.into())
+    );
     let printed = site.expect(0, &["route", "shard#0/x"]);
     assert!(printed.contains("names shard 0 of 16") && printed.contains("serves it"), "{printed}");
     assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&target.address));
@@ -210,6 +225,12 @@ fn invalid_cluster_arguments_are_errors_and_not_panics() {
         &["route", ""],
         &["route", "shard#99/x"],
         &["route", "shard#x/y"],
+        &["route"],
+        &["route", "--shard", "16"],
+        &["route", "x", "--shard", "0"],
+        &["cluster", "create"],
+        &["cluster", "delete"],
+        &["cluster", "create", "--seed-format", "/text", "--hash", "avalanche64"],
         &["demo", "cluster", "--events", "nonsense"],
         &["demo", "cluster", "--nodes", "0"],
         &["demo"],
@@ -319,6 +340,50 @@ fn clusters_in_one_store_have_separate_counters() {
     let _node = Server::start(&site, &[&node[..], &renamed[..]].concat());
     let gate = Server::start(&site, &[&["gate"], &renamed[..]].concat());
     assert_eq!(add(&gate, "visits", "1"), "8");
+}
+
+#[test]
+fn cluster_is_created_once_and_deleted_when_it_is_empty() {
+    let site = Site::new();
+    let printed = site.expect(0, &["cluster", "create", "--shards", "16"]);
+    assert!(printed.contains("created cluster main with 16 shards by fnv1a32"), "{printed}");
+    let printed = site.expect(2, &["cluster", "create", "--shards", "32"]);
+    assert!(printed.contains("exists, with 16 shards") && printed.contains("cluster delete"));
+    // The error names both numbers and the remedy.
+    let printed = site.expect(2, &["node", "--shards", "32"]);
+    for part in ["16 shards", "expects 32", "--shards 16", "cluster delete --cluster main"] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let printed = site.expect(2, &["node", "--hash", "avalanche64"]);
+    assert!(printed.contains("--hash fnv1a32"), "{printed}");
+
+    let node = Server::start(&site, &["node", "--session-ms", "1000"]);
+    let printed = site.expect(2, &["cluster", "delete"]);
+    assert!(printed.contains("has members") && printed.contains(&node.address), "{printed}");
+    drop(node);
+    wait_until(|| json(&site, &["cluster", "status"])["nodes"].as_array().unwrap().is_empty());
+    assert!(site.expect(0, &["cluster", "delete"]).contains("deleted cluster main"));
+    assert!(site.expect(2, &["cluster", "delete"]).contains("no cluster main"));
+    let printed = site.expect(2, &["cluster", "status"]);
+    assert!(printed.contains("cluster create") && printed.contains("shardwright node"));
+    assert_eq!(json(&site, &["cluster", "create", "--shards", "32"])["shards"], 32);
+}
+
+#[test]
+fn only_a_node_that_listens_creates_a_cluster() {
+    let site = Site::new();
+    site.expect(2, &["node", "--listen", "256.0.0.1:0"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    site.expect(2, &["gate", "--http", &taken]);
+    // A gate waits for the cluster instead of fixing its number of shards.
+    let gate = site.command(&["--json", "gate"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut gate = Server::of(gate);
+    assert_eq!(gate.event()["event"], "waiting");
+    assert!(site.expect(2, &["cluster", "status"]).contains("no cluster main"));
+    let _node = Server::start(&site, &["node"]);
+    assert_eq!(gate.event()["event"], "open");
+    assert_eq!(json(&site, &["cluster", "status"])["shards"], 16);
 }
 
 #[test]

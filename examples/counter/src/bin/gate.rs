@@ -40,9 +40,9 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> {
-    let cluster = arguments.server.open(store).await?;
     let (grpc, address) = arguments.server.listen().await?;
     let http = TcpListener::bind(&arguments.http).await?;
+    let cluster = arguments.server.open_existing(store).await?;
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
     println!("gate {address} takes calls, over HTTP at {}", http.local_addr()?);

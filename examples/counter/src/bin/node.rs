@@ -38,8 +38,8 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     // Counters and cluster share a store here. They could use two.
     let store = Arc::new(store);
     let counters = Counters::new(Arc::clone(&store), &arguments.cluster);
-    let cluster = arguments.open(store).await?;
     let (listener, address) = arguments.listen().await?;
+    let cluster = arguments.open(store).await?;
     let transport = Arc::new(GrpcTransport::default());
     let options = NodeOptions::default();
     let node = Node::start(cluster, address.clone(), counters.types(), transport, options).await?;
