@@ -153,7 +153,7 @@ fn agreed_sharding(
 /// Adds the remedy to an error.
 fn explain(error: ClusterOpenError, choice: &ClusterChoice) -> anyhow::Error {
     let title = choice.title();
-    match (&error, remedy(&error, choice)) {
+    match (&error, remedy(&error, &choice.flag())) {
         (ClusterOpenError::NotThere, _) => absent(choice),
         (_, Some(remedy)) => anyhow::anyhow!("cannot open cluster {title}: {error}; {remedy}"),
         (_, None) => anyhow::Error::new(error).context(format!("cannot open cluster {title}")),
@@ -170,8 +170,8 @@ fn absent(choice: &ClusterChoice) -> anyhow::Error {
 }
 
 /// What to change after a refusal, if a flag or the remains of a cluster are the cause.
-fn remedy(error: &ClusterOpenError, choice: &ClusterChoice) -> Option<String> {
-    let delete = format!("`shardwright cluster delete {}`", choice.flag());
+fn remedy(error: &ClusterOpenError, flag: &str) -> Option<String> {
+    let delete = format!("`shardwright cluster delete {flag}`");
     let remedy = match error {
         ClusterOpenError::Join(JoinRefused::NumShards { cluster, .. }) => {
             format!("use --shards {cluster}, or delete the cluster with {delete}")
@@ -236,7 +236,11 @@ mod tests {
     fn refusals_name_the_flag_to_change() {
         let (cluster, ours) = (ShardCount::DEFAULT, ShardCount::try_new(64).unwrap());
         let shards = ClusterOpenError::Join(JoinRefused::NumShards { cluster, ours });
-        assert_eq!(remedy(&shards).unwrap(), "omit --shards or use --shards 8192");
+        let remedy = |error: &_| remedy(error, "--cluster c");
+        assert_eq!(
+            remedy(&shards).unwrap(),
+            "use --shards 8192, or delete the cluster with `shardwright cluster delete --cluster c`"
+        );
         let ours = Layout::Seed { prefix: "/goverse".to_owned() };
         let format = ClusterOpenError::Layout { cluster: ClusterFormat::Native, ours };
         assert_eq!(remedy(&format).unwrap(), "omit --seed-format");
