@@ -36,6 +36,8 @@ pub const fn codes(error: &CallError) -> Codes {
         CallError::Unreachable { .. } => (FailureCode::Unreachable, Code::Unavailable, 503),
         CallError::Late => (FailureCode::Late, Code::DeadlineExceeded, 504),
         CallError::QueueFull { .. } => (FailureCode::QueueFull, Code::ResourceExhausted, 429),
+        CallError::Overloaded { .. } => (FailureCode::Overloaded, Code::ResourceExhausted, 429),
+        CallError::MembersOnly => (FailureCode::MembersOnly, Code::PermissionDenied, 403),
         CallError::Cycle => (FailureCode::Cycle, Code::FailedPrecondition, 508),
         CallError::ChainTooLong { .. } => {
             (FailureCode::ChainTooLong, Code::FailedPrecondition, 508)
@@ -105,15 +107,16 @@ fn failure_of(error: &CallError, code: FailureCode) -> Failure {
             failure.retry_after_ms = *retry_after_ms;
         }
         CallError::Unreachable { node, .. } => failure.node = short(node.clone()),
-        CallError::QueueFull { limit } | CallError::ChainTooLong { limit } => {
-            failure.limit = *limit;
-        }
+        CallError::QueueFull { limit }
+        | CallError::Overloaded { limit }
+        | CallError::ChainTooLong { limit } => failure.limit = *limit,
         CallError::InvalidId(_)
         | CallError::Activation(_)
         | CallError::Refused(_)
         | CallError::UnknownType
         | CallError::NotServing
         | CallError::Late
+        | CallError::MembersOnly
         | CallError::Cycle
         | CallError::Panicked
         | CallError::Unknown(_) => {}
@@ -142,6 +145,8 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
         FailureCode::Unreachable => CallError::Unreachable { node, reason: message },
         FailureCode::Late => CallError::Late,
         FailureCode::QueueFull => CallError::QueueFull { limit },
+        FailureCode::Overloaded => CallError::Overloaded { limit },
+        FailureCode::MembersOnly => CallError::MembersOnly,
         FailureCode::Cycle => CallError::Cycle,
         FailureCode::ChainTooLong => CallError::ChainTooLong { limit },
         FailureCode::Activation => CallError::Activation(message),
@@ -195,6 +200,8 @@ pub(crate) mod tests {
             CallError::Unreachable { node, reason },
             CallError::Late,
             CallError::QueueFull { limit: 7 },
+            CallError::Overloaded { limit: 9 },
+            CallError::MembersOnly,
             CallError::Cycle,
             CallError::ChainTooLong { limit: 32 },
             CallError::Activation("no database".to_owned()),

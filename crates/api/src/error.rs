@@ -73,6 +73,15 @@ pub enum CallError {
         /// The limit.
         limit: u64,
     },
+    /// The calls of the peer, or of all peers, occupy too many bytes.
+    #[error("waiting and running calls occupy {limit} bytes, retry later")]
+    Overloaded {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A client sent a fence or a chain, which only members of the cluster may send.
+    #[error("a client must not send a fence or a chain of calls")]
+    MembersOnly,
     /// The object waits for this call: it is an outer call of the same chain.
     #[error("the call would wait for itself")]
     Cycle,
@@ -152,6 +161,8 @@ impl CallError {
             | Self::Unreachable { .. }
             | Self::Late
             | Self::QueueFull { .. }
+            | Self::Overloaded { .. }
+            | Self::MembersOnly
             | Self::Cycle
             | Self::ChainTooLong { .. }
             | Self::Activation(_) => Effect::NotExecuted,
@@ -174,6 +185,8 @@ impl CallError {
             | Self::NodeGone { .. }
             | Self::Late
             | Self::QueueFull { .. }
+            | Self::Overloaded { .. }
+            | Self::MembersOnly
             | Self::Cycle
             | Self::ChainTooLong { .. }
             | Self::Activation(_)

@@ -26,3 +26,115 @@ const _: () = {
     assert!(2 * 3 * MAX_ERROR_TEXT_SIZE < 8 << 10);
     assert!(MAX_CHAIN_LENGTH * MAX_LINK_SIZE < MAX_MESSAGE_SIZE - MAX_PAYLOAD_SIZE);
 };
+
+/// A limit for all peers together, and one for each.
+///
+/// Below both, a peer never uses more than it leaves free: it gets at most half of what others
+/// leave. The same holds for a connection within the share of its peer. So only many peers together
+/// can use up a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The limit for all peers.
+    pub all: u64,
+    /// The limit for one peer: an IPv4 address, or an IPv6 network of 64 bits.
+    pub peer: u64,
+}
+
+/// The limits of the calls of a process that wait for a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLimits {
+    /// The number of calls.
+    pub calls: Share,
+    /// The bytes of their payloads.
+    pub bytes: Share,
+}
+
+impl HeldLimits {
+    /// The defaults of a gate, whose peers are clients.
+    pub const GATE: Self = Self {
+        calls: Share { all: 10_000, peer: 2_500 },
+        bytes: Share { all: 256 << 20, peer: 64 << 20 },
+    };
+
+    /// The defaults of a node, whose peers are members.
+    pub const NODE: Self = Self {
+        calls: Share { all: 10_000, peer: 10_000 },
+        bytes: Share { all: 256 << 20, peer: 256 << 20 },
+    };
+}
+
+/// The limits of a process that listens. Its listeners share them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenLimits {
+    /// Open connections. The limit of open files may lower it.
+    pub connections: Share,
+    /// Bytes of requests and of unsent answers.
+    pub bytes: Share,
+    /// Concurrent calls on one gRPC connection.
+    pub streams_max: u32,
+    /// Timeout of the first bytes of a gRPC connection.
+    pub handshake_timeout: Duration,
+    /// Timeout of the headers of an HTTP request, counted from the previous answer.
+    pub header_timeout: Duration,
+    /// Timeout of the body of a request.
+    pub body_timeout: Duration,
+    /// A connection whose answers are not read for this time is closed.
+    pub answer_timeout: Duration,
+    /// A gRPC connection without calls for this time is closed.
+    pub idle_timeout: Duration,
+    /// Interval of pings on a gRPC connection, and their timeout.
+    pub ping_timeout: Duration,
+    /// Time for incomplete requests after the stop of a listener.
+    pub half_open_timeout: Duration,
+    /// Time for running calls after the stop of a listener.
+    pub shutdown_timeout: Duration,
+}
+
+impl ListenLimits {
+    /// The defaults of a gate, whose peers are clients.
+    pub const GATE: Self = Self {
+        connections: Share { all: 16_384, peer: 256 },
+        bytes: Share { all: 256 << 20, peer: 64 << 20 },
+        streams_max: 1_024,
+        handshake_timeout: Duration::from_secs(10),
+        header_timeout: Duration::from_secs(10),
+        body_timeout: Duration::from_secs(30),
+        answer_timeout: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(300),
+        ping_timeout: Duration::from_secs(10),
+        half_open_timeout: Duration::from_secs(5),
+        shutdown_timeout: Duration::from_secs(30),
+    };
+
+    /// The defaults of a node. Its peers are members, and a gate sends all calls on one connection.
+    pub const NODE: Self = Self {
+        bytes: Share { all: 512 << 20, peer: 512 << 20 },
+        streams_max: 16_384,
+        ..Self::GATE
+    };
+}
+
+/// Maximum headers of a request, in bytes.
+pub const MAX_HEADER_SIZE: usize = 16 << 10;
+/// Maximum number of headers of an HTTP request.
+pub const MAX_HEADERS: usize = 64;
+/// Maximum streams of a connection that its peer has reset and the server has not yet dropped.
+pub const MAX_PENDING_RESETS: usize = 20;
+/// Receive window of one stream, in bytes.
+pub const STREAM_WINDOW: u32 = 1 << 20;
+/// Receive window of one gRPC connection, in bytes. A body is read at once or refused, so the
+/// window limits only what is on the way.
+pub const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Open files that are not available to connections.
+pub const RESERVED_FILES: u64 = 128;
+/// How far the fence of a call may be ahead of the node's. Claims between two restores of a store
+/// never differ by more.
+pub const MAX_FENCE_LEAD: u64 = 1 << 32;
+
+const _: () = {
+    // One call fits into the share of a peer, of its connection, and into the queue.
+    assert!(4 * MAX_MESSAGE_SIZE as u64 <= ListenLimits::GATE.bytes.peer);
+    assert!(4 * MAX_MESSAGE_SIZE as u64 <= ListenLimits::NODE.bytes.peer);
+    assert!((STREAM_WINDOW as usize) < MAX_MESSAGE_SIZE);
+    assert!(STREAM_WINDOW <= CONNECTION_WINDOW);
+};

@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod etcd;
+pub(crate) mod listen;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,22 +1,28 @@
 //! Listening, signals and event lines of nodes and gates.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use shardwright_engine::watch;
 use shardwright_node::RetryNotices;
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::Ingress;
 use shardwright_placement::NodeAddress;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::arguments::listen::ListenArguments;
 use crate::commands::print_json;
-use crate::console::outln;
+use crate::console::{errln, outln};
 use crate::exit::Exit;
 
 /// Binds a socket, and returns it with the address for other processes.
 pub(crate) async fn listen(
     at: &str,
     address: Option<&NodeAddress>,
+    network: &ListenArguments,
 ) -> anyhow::Result<(TcpListener, NodeAddress)> {
-    let listener = bind(at).await?;
+    let listener = bind(at, network).await?;
     let address = match address {
         Some(address) => address.clone(),
         None => {
@@ -32,9 +38,29 @@ pub(crate) async fn listen(
     Ok((listener, address))
 }
 
-pub(crate) async fn bind(at: &str) -> anyhow::Result<TcpListener> {
+/// Binds a socket. Only the loopback address is safe without TLS.
+pub(crate) async fn bind(at: &str, network: &ListenArguments) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(at).await;
-    listener.with_context(|| format!("cannot listen on {at}"))
+    let listener = listener.with_context(|| format!("cannot listen on {at}"))?;
+    if !listener.local_addr()?.ip().to_canonical().is_loopback() {
+        anyhow::ensure!(
+            network.allow_insecure,
+            "other machines reach {at}, and there is no TLS yet; listen on 127.0.0.1, or add \
+             --allow-insecure if only trusted processes reach the port"
+        );
+        errln!("warning: {at} is open without TLS or tokens to every process that reaches it");
+    }
+    Ok(listener)
+}
+
+/// The limits of a process, which its listeners share.
+pub(crate) fn ingress(network: &ListenArguments, default: ListenLimits) -> Arc<Ingress> {
+    let ingress = Ingress::new(network.limits(default));
+    let connections = ingress.limits().connections.all;
+    if network.is_short_of_files(connections) {
+        errln!("warning: the limit of open files leaves {connections} connections; raise it");
+    }
+    ingress
 }
 
 /// SIGINT and SIGTERM.

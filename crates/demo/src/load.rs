@@ -207,6 +207,7 @@ async fn one_call(
         object: format!("counter-{counter}"),
         method: "add".to_owned(),
         payload: "1".into(),
+        ..CallRequest::default()
     });
     request.set_timeout(deadline);
     let outcome = match tokio::time::timeout(deadline, gate.call(request)).await {

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,6 +7,8 @@ use shardwright_api::CallError;
 use shardwright_api::limits::{MAX_CHAIN_LENGTH, MAX_NAME_SIZE, MAX_PAYLOAD_SIZE};
 use shardwright_contracts::FenceEpoch;
 use shardwright_placement::ObjectId;
+
+use crate::quota::{Charge, OverLimit, Peer, Quota};
 
 /// The type and id of an object. Objects of two types may have the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +89,53 @@ pub enum CallKind {
     Delete,
 }
 
+/// Where a call came from, and the bytes that it occupies there.
+///
+/// The call keeps it to its end. So the bytes count until then, also after the peer has
+/// disconnected.
+pub struct Origin {
+    peer: Peer,
+    bytes: Arc<Quota>,
+    charge: Mutex<Option<Charge>>,
+}
+
+impl Origin {
+    pub(crate) const fn new(peer: Peer, bytes: Arc<Quota>) -> Self {
+        Self { peer, bytes, charge: Mutex::new(None) }
+    }
+
+    /// The peer that sent the call.
+    #[must_use]
+    pub const fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Counts the bytes of the request for the share of its connection.
+    pub(crate) fn count_request(&self, bytes: u64) -> Result<(), CallError> {
+        self.count(self.peer, bytes)
+    }
+
+    /// Counts the bytes of the answer instead, for the share of the whole peer: the call was
+    /// executed, so its answer should not fail before that share is used up.
+    pub(crate) fn count_answer(&self, bytes: u64) -> Result<(), CallError> {
+        self.count(Peer { connection: None, ..self.peer }, bytes)
+    }
+
+    fn count(&self, peer: Peer, bytes: u64) -> Result<(), CallError> {
+        let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
+        *charge = None;
+        let taken = self.bytes.take(Some(peer), bytes);
+        *charge = Some(taken.map_err(|OverLimit(limit)| CallError::Overloaded { limit })?);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Origin").field(&self.peer).finish()
+    }
+}
+
 /// A call to an object.
 #[derive(Clone)]
 pub struct Call {
@@ -105,6 +154,8 @@ pub struct Call {
     pub fence: Option<FenceEpoch>,
     /// The timeout, at most [`MAX_TIMEOUT`](shardwright_api::limits::MAX_TIMEOUT).
     pub timeout: Duration,
+    /// Where it came from. `None` for a call that this process makes by itself.
+    pub origin: Option<Arc<Origin>>,
 }
 
 impl Call {
@@ -124,6 +175,7 @@ impl Call {
             chain: Chain::default(),
             fence: None,
             timeout,
+            origin: None,
         }
     }
 
@@ -164,6 +216,7 @@ impl fmt::Debug for Call {
             .field("chain", &self.chain)
             .field("fence", &self.fence)
             .field("timeout", &self.timeout)
+            .field("origin", &self.origin)
             .finish()
     }
 }

@@ -7,8 +7,7 @@ use shardwright_api::CallError;
 use shardwright_contracts::ShardId;
 use shardwright_placement::ObjectId;
 
-use crate::call::Call;
-use crate::call::{Chain, ObjectKey};
+use crate::call::{Call, Chain, ObjectKey, Origin};
 use crate::object::Activation;
 use crate::serving::ServingToken;
 use crate::transport::BoxFuture;
@@ -32,6 +31,8 @@ pub struct CallContext {
     pub(crate) activation: Activation,
     /// The chain with this call at its end.
     pub(crate) chain: Chain,
+    /// Where this call came from. Its nested calls count for the same peer.
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) deadline: Duration,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) token: ServingToken,
@@ -80,7 +81,8 @@ impl CallContext {
         let id = ObjectId::parse(id).map_err(|error| CallError::InvalidId(error.to_string()))?;
         let target = ObjectKey::new(object_type, id);
         let call = Call::new(target, method, payload, self.remaining());
-        self.caller.call(Call { chain: self.chain.clone(), ..call }).await
+        let (chain, origin) = (self.chain.clone(), self.origin.clone());
+        self.caller.call(Call { chain, origin, ..call }).await
     }
 
     /// Deletes an object on any node, within the time left.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use shardwright_api::CallError;
@@ -11,6 +11,7 @@ use crate::agent::join_again;
 use crate::call::Call;
 use crate::notices::{NoticeLog, RetryNotices};
 use crate::options::GateOptions;
+use crate::readiness::{StoreProbe, Unready};
 use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 use crate::waiting::Queue;
@@ -18,7 +19,7 @@ use crate::waiting::Queue;
 /// Routes calls of clients to the nodes that hold the objects. It owns nothing, so gates can be
 /// added and removed at any time.
 pub struct Gate {
-    router: Arc<Router>,
+    service: Arc<GateService>,
     /// Dropping it removes the gate's entry from the cluster.
     leave: watch::Sender<bool>,
     notice_log: Arc<NoticeLog>,
@@ -34,13 +35,21 @@ impl Gate {
     ) -> Result<Self, JoinError> {
         let membership = cluster.join_gate(address).await?;
         let leave = watch::Sender::new(false);
+        let session = Arc::new(Mutex::new(membership.serving_changes()));
         let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
         let left = leave.subscribe();
-        let staying = stay(cluster.clone(), membership, left, Arc::clone(&notice_log));
+        let staying = Staying {
+            cluster: cluster.clone(),
+            session: Arc::clone(&session),
+            notice_log: Arc::clone(&notice_log),
+        };
+        let staying = staying.run(membership, left);
         cluster.env().spawn(Box::pin(staying));
-        let queue = Arc::new(Queue::new(options.queue_max));
-        let router = Arc::new(Router::new(cluster, transport, queue, None));
-        Ok(Self { router, leave, notice_log })
+        let queue = Arc::new(Queue::new(options.held));
+        let probe = StoreProbe::new(cluster.clone());
+        let router = Router::new(cluster, transport, queue, None);
+        let service = Arc::new(GateService { router, session, probe });
+        Ok(Self { service, leave, notice_log })
     }
 
     /// Routes a call to its object and returns the answer.
@@ -48,25 +57,25 @@ impl Gate {
     /// While the object's shard moves, the call is held until its timeout. An unknown outcome is
     /// returned as such, and the call is not retried.
     pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
-        self.router.route(call).await
+        self.service.router.route(call).await
     }
 
     /// The service for a server at this gate.
     #[must_use]
     pub fn service(&self) -> Arc<dyn CallService> {
-        Arc::new(GateService(Arc::clone(&self.router)))
+        Arc::clone(&self.service) as Arc<dyn CallService>
     }
 
     /// The number of calls that are held.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.router.queue().len()
+        self.service.router.queue().len()
     }
 
     /// The cluster.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
-        self.router.cluster()
+        self.service.router.cluster()
     }
 
     /// Activities that keep failing, and new notices.
@@ -81,38 +90,66 @@ impl Gate {
     }
 }
 
-struct GateService(Arc<Router>);
+struct GateService {
+    router: Router,
+    session: Arc<Session>,
+    probe: StoreProbe,
+}
+
+/// The state of the current session.
+type Session = Mutex<watch::Receiver<Serving>>;
 
 impl CallService for GateService {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(self.0.route(call))
+        Box::pin(self.router.route(call))
     }
 
     fn loads(&self) -> Vec<ShardLoad> {
         Vec::new()
     }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {
+        Box::pin(async move {
+            let serving = {
+                let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+                *session.borrow()
+            };
+            match serving {
+                Serving::Until(until) if self.router.cluster().env().monotonic() < until => {
+                    self.probe.check().await
+                }
+                Serving::Until(_) | Serving::Ended => Err(Unready::Session),
+            }
+        })
+    }
 }
 
-/// Keeps the gate's entry in the cluster. It is for operators, and nothing depends on it.
-async fn stay(
+/// Keeps the gate's entry in the cluster. It is for operators, and no call depends on it.
+struct Staying {
     cluster: Cluster,
-    mut membership: GateMembership,
-    mut leave: watch::Receiver<bool>,
+    session: Arc<Session>,
     notice_log: Arc<NoticeLog>,
-) {
-    let address = membership.address().clone();
-    loop {
-        if wait_to_leave(&membership, &mut leave).await {
-            // If the commit fails, the entry ends with the session.
-            let _ = membership.leave().await;
-            return;
+}
+
+impl Staying {
+    async fn run(self, mut membership: GateMembership, mut leave: watch::Receiver<bool>) {
+        let address = membership.address().clone();
+        loop {
+            if wait_to_leave(&membership, &mut leave).await {
+                // If the commit fails, the entry ends with the session.
+                let _ = membership.leave().await;
+                return;
+            }
+            let join = || self.cluster.join_gate(address.clone());
+            let joining = join_again(&self.cluster, &self.notice_log, join);
+            membership = tokio::select! {
+                biased;
+                _ = leave.wait_for(|leave| *leave) => return,
+                joined = joining => joined,
+            };
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            *session = membership.serving_changes();
         }
-        let joining = join_again(&cluster, &notice_log, || cluster.join_gate(address.clone()));
-        membership = tokio::select! {
-            biased;
-            _ = leave.wait_for(|leave| *leave) => return,
-            joined = joining => joined,
-        };
     }
 }
 

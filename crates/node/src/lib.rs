@@ -103,6 +103,8 @@ mod notices;
 mod object;
 mod options;
 mod per_shard;
+mod quota;
+mod readiness;
 mod router;
 mod serving;
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod transport;
 mod waiting;
 pub mod world;
 
-pub use call::{Call, CallKind, Chain, ObjectKey};
+pub use call::{Call, CallKind, Chain, ObjectKey, Origin};
 
 pub use context::CallContext;
 pub use gate::Gate;
@@ -121,4 +123,7 @@ pub use node::{Node, NodeState, StartError};
 pub use notices::{Activity, RetryNotice, RetryNotices};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
+pub use quota::Peer;
+pub use readiness::Unready;
+pub use shardwright_api::limits;
 pub use transport::{BoxFuture, CallService, LocalNetwork, ShardLoad, Transport};

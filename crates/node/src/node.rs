@@ -13,6 +13,7 @@ use crate::host::ObjectHost;
 use crate::notices::{NoticeLog, RetryNotices};
 use crate::object::ObjectTypes;
 use crate::options::{AutoLoad, NodeOptions};
+use crate::readiness::{StoreProbe, Unready};
 use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 use crate::waiting::Queue;
@@ -26,6 +27,7 @@ pub struct Node {
     address: NodeAddress,
     router: Arc<Router>,
     local: Arc<CurrentHost>,
+    service: Arc<Own>,
     desired: watch::Sender<DesiredState>,
     state: watch::Receiver<NodeState>,
     notice_log: Arc<NoticeLog>,
@@ -87,7 +89,7 @@ impl Node {
     ) -> Result<Self, StartError> {
         check_auto_load(&options.auto_load, &types, cluster.config().sharding)?;
         let membership = cluster.join(address.clone(), options.weight).await?;
-        let queue = Arc::new(Queue::new(options.queue_max));
+        let queue = Arc::new(Queue::new(options.held));
         let local = Arc::new(CurrentHost::new());
         let own = Some(Arc::clone(&local));
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
@@ -109,7 +111,9 @@ impl Node {
         // Calls are answered from here on, before the first claim.
         agent.begin(&membership);
         cluster.env().spawn(Box::pin(agent.run(membership)));
-        Ok(Self { address, router, local, desired, state, notice_log })
+        let service = Own { local: Arc::clone(&local), probe: StoreProbe::new(cluster) };
+        let service = Arc::new(service);
+        Ok(Self { address, router, local, service, desired, state, notice_log })
     }
 
     /// Its address.
@@ -158,7 +162,7 @@ impl Node {
     /// node and refuses others.
     #[must_use]
     pub fn service(&self) -> Arc<dyn CallService> {
-        Arc::new(Own(Arc::clone(&self.local)))
+        Arc::clone(&self.service) as Arc<dyn CallService>
     }
 
     /// Calls an object on any node, like a gate.
@@ -209,12 +213,15 @@ fn check_auto_load(
     Ok(())
 }
 
-struct Own(Arc<CurrentHost>);
+struct Own {
+    local: Arc<CurrentHost>,
+    probe: StoreProbe,
+}
 
 impl CallService for Own {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(async move {
-            match self.0.now() {
+            match self.local.now() {
                 Some((_, host)) => host.serve(call).await,
                 None => Err(CallError::NotServing),
             }
@@ -222,7 +229,16 @@ impl CallService for Own {
     }
 
     fn loads(&self) -> Vec<ShardLoad> {
-        self.0.now().map(|(_, host)| host.loads()).unwrap_or_default()
+        self.local.now().map(|(_, host)| host.loads()).unwrap_or_default()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {
+        Box::pin(async move {
+            match self.local.now() {
+                Some((_, host)) if host.serving().may_serve() => self.probe.check().await,
+                _ => Err(Unready::Session),
+            }
+        })
     }
 }
 

@@ -2,6 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shardwright_api::limits::HeldLimits;
 use shardwright_placement::HandoverTimeouts;
 
 /// How objects are served.
@@ -32,7 +33,7 @@ pub struct HostOptions {
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
-            calls_per_object_max: DEFAULT_QUEUE,
+            calls_per_object_max: HeldLimits::NODE.calls.all,
             overrun_max: Duration::from_secs(5),
             deactivation_max: Duration::from_secs(5),
             activation_max: Duration::from_secs(10),
@@ -59,8 +60,8 @@ pub struct NodeOptions {
     pub host: HostOptions,
     /// The node's share of the shards, relative to other nodes.
     pub weight: NonZeroU32,
-    /// The largest number of calls of this process that wait for a shard.
-    pub queue_max: u64,
+    /// The limits of the calls of this process that wait for a shard.
+    pub held: HeldLimits,
     /// Objects of which there is one in every shard.
     pub auto_load: Vec<AutoLoad>,
     /// Whether this node, as the leader, balances the load of shards instead of their number.
@@ -71,15 +72,12 @@ pub struct NodeOptions {
     pub drain_timeout: Duration,
 }
 
-/// The default queue of a process, and of an object.
-const DEFAULT_QUEUE: u64 = 10_000;
-
 impl Default for NodeOptions {
     fn default() -> Self {
         Self {
             host: HostOptions::default(),
             weight: NonZeroU32::MIN,
-            queue_max: DEFAULT_QUEUE,
+            held: HeldLimits::NODE,
             auto_load: Vec::new(),
             balance_load: false,
             handover: HandoverTimeouts::default(),
@@ -91,12 +89,12 @@ impl Default for NodeOptions {
 /// Options of a gate, besides the cluster's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateOptions {
-    /// The largest number of calls that wait for a shard.
-    pub queue_max: u64,
+    /// The limits of the calls that wait for a shard.
+    pub held: HeldLimits,
 }
 
 impl Default for GateOptions {
     fn default() -> Self {
-        Self { queue_max: DEFAULT_QUEUE }
+        Self { held: HeldLimits::GATE }
     }
 }

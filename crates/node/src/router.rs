@@ -107,7 +107,7 @@ impl Router {
                     at_most
                 }
             };
-            self.wait(&view, &mut waiting, at_most).await?;
+            self.wait(&view, &call, &mut waiting, at_most).await?;
         }
     }
 
@@ -115,6 +115,7 @@ impl Router {
     async fn wait(
         &self,
         view: &ClusterView,
+        call: &Call,
         waiting: &mut Waiting,
         at_most: Duration,
     ) -> Result<(), CallError> {
@@ -125,7 +126,7 @@ impl Router {
             return Err(waiting.why.clone());
         }
         if waiting.queue_slot.is_none() {
-            waiting.queue_slot = Some(self.queue.enter()?);
+            waiting.queue_slot = Some(self.queue.enter(call)?);
         }
         let Some(changes) = &mut waiting.changes else {
             // Later changes are received from here on. Earlier ones are in the next view.

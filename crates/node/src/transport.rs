@@ -10,6 +10,7 @@ use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 
 use crate::call::Call;
+use crate::readiness::Unready;
 use crate::waiting::within;
 
 /// Sends calls to nodes.
@@ -57,6 +58,9 @@ pub trait CallService: Send + Sync + 'static {
 
     /// The loads of the local shards.
     fn loads(&self) -> Vec<ShardLoad>;
+
+    /// Whether the process should get calls: the store answers, and the session is valid.
+    fn ready(&self) -> BoxFuture<'_, Result<(), Unready>>;
 }
 
 /// A network between the nodes of one process. A call is a function call, and is lost only by

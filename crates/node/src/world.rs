@@ -5,12 +5,18 @@
     reason = "this module may use the real world"
 )]
 
+mod body;
+mod browser;
 mod client;
+mod connection;
 mod http;
+mod ingress;
 mod message;
+mod metered;
 mod server;
 mod timeout;
 
 pub use client::{GrpcOptions, GrpcTransport};
 pub use http::serve_http;
-pub use server::{ServeError, serve_gate, serve_node, terminated};
+pub use ingress::Ingress;
+pub use server::{serve_gate, serve_node, terminated};

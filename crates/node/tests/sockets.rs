@@ -17,7 +17,8 @@ use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
 use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_engine::TokioEnv;
-use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, serve_node};
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::{GrpcTransport, Ingress, serve_gate, serve_http, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,
     ObjectTypes, Transport as _,
@@ -126,7 +127,7 @@ impl<S: Store + Clone> World<S> {
         let service = node.service();
         let task = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            serve_node(listener, service, stopped).await.unwrap();
+            serve_node(listener, service, Ingress::new(ListenLimits::NODE), stopped).await;
         });
         Server { node, stop, task }
     }
@@ -156,7 +157,8 @@ async fn client(gate: &Gate) -> GateClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = gate.service();
-    drop(tokio::spawn(serve_gate(listener, service, std::future::pending())));
+    let ingress = Ingress::new(ListenLimits::GATE);
+    drop(tokio::spawn(serve_gate(listener, service, ingress, std::future::pending())));
     let client = GateClient::connect(format!("http://{address}")).await.unwrap();
     client.max_decoding_message_size(MAX_MESSAGE_SIZE)
 }
@@ -167,6 +169,7 @@ fn request(object: &str, method: &str, payload: impl Into<Bytes>) -> Request<Cal
         object: object.to_owned(),
         method: method.to_owned(),
         payload: payload.into(),
+        ..CallRequest::default()
     });
     request.set_timeout(Duration::from_secs(10));
     request
@@ -373,7 +376,7 @@ async fn post_with(address: &str, path: &str, header: &str, body: &str) -> (Stri
 async fn send(verb: &str, address: &str, path: &str, header: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
-        "{verb} {path} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\ncontent-length: {}\r\n\
+        "{verb} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n\
          {header}\r\n\r\n{body}",
         body.len()
     );
@@ -394,7 +397,8 @@ async fn clients_may_use_plain_http() {
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async { drop(stopped.await) };
-    let server = tokio::spawn(serve_http(listener, gate.service(), stopped));
+    let ingress = Ingress::new(ListenLimits::GATE);
+    let server = tokio::spawn(serve_http(listener, gate.service(), Vec::new(), ingress, stopped));
     let ok = "HTTP/1.1 200 OK".to_owned();
     let answer = post(&address, "/call/Echo/x/echo", "hello").await;
     assert_eq!(answer, (ok.clone(), "hello".to_owned()));
@@ -436,5 +440,5 @@ async fn clients_may_use_plain_http() {
     );
     assert_eq!(body, expected);
     stop.send(()).unwrap();
-    server.await.unwrap().unwrap();
+    server.await.unwrap();
 }

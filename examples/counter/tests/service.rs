@@ -62,7 +62,7 @@ fn http(address: &str, object: &str, method: &str, body: &str) -> (u16, String) 
     let length = body.len();
     write!(
         stream,
-        "POST /call/Counter/{object}/{method} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\n\
+        "POST /call/Counter/{object}/{method} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
          timeout-ms: 30000\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .unwrap();
@@ -94,6 +94,7 @@ async fn counters_outlive_their_nodes() {
             object: object.to_owned(),
             method: "get".to_owned(),
             payload: "".into(),
+            ..CallRequest::default()
         });
         request.set_timeout(Duration::from_secs(30));
         client.call(request).await.unwrap().into_inner().payload

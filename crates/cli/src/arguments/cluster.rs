@@ -11,6 +11,7 @@ use shardwright_placement::{
     ClusterConfig, NodeAddress, PinPolicy, ShardCount, ShardHash, Sharding,
 };
 
+use super::listen::ListenArguments;
 use super::{example, with_codes};
 use crate::exit;
 
@@ -141,6 +142,8 @@ pub(crate) struct NodeArguments {
     /// As leader, balance the load of shards instead of their number.
     #[arg(long)]
     pub(crate) balance_load: bool,
+    #[command(flatten)]
+    pub(crate) network: ListenArguments,
     /// Exit when the parent process exits.
     #[arg(long, hide = true)]
     pub(crate) attached: bool,
@@ -159,6 +162,11 @@ pub(crate) struct GateArguments {
     /// Address under which `cluster status` lists the gate [default: the listening address].
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) address: Option<NodeAddress>,
+    /// Accept HTTP requests to the host NAME, besides the address itself; repeatable.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) network: ListenArguments,
     /// Exit when the parent process exits.
     #[arg(long, hide = true)]
     pub(crate) attached: bool,

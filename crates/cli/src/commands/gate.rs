@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shardwright_node::limits::{HeldLimits, ListenLimits};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http};
 use shardwright_node::{Gate, GateOptions};
 use tokio::sync::watch;
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use crate::arguments::cluster::GateArguments;
 use crate::cluster::{Missing, open};
 use crate::exit::Exit;
-use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, write_event};
+use crate::serve::{Signals, bind, end_with_parent, follow_notices, ingress, listen, write_event};
 use crate::store::StoreAddress;
 
 pub(crate) async fn run(
@@ -21,8 +22,9 @@ pub(crate) async fn run(
         end_with_parent();
     }
     let name = arguments.cluster.name.as_str();
-    let (grpc, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
-    let http = bind(&arguments.http).await?;
+    let network = &arguments.network;
+    let (grpc, address) = listen(&arguments.listen, arguments.address.as_ref(), network).await?;
+    let http = bind(&arguments.http, network).await?;
     let web = http.local_addr()?.to_string();
     let mut signals = Signals::new()?;
     let cluster = tokio::select! {
@@ -31,12 +33,16 @@ pub(crate) async fn run(
         cluster = open(store, &arguments.cluster, Missing::Wait { json }) => cluster?,
     };
     let transport = Arc::new(GrpcTransport::default());
-    let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
+    let options = GateOptions { held: network.held(HeldLimits::GATE) };
+    let gate = Gate::open(cluster, address.clone(), transport, options).await?;
     drop(tokio::spawn(follow_notices(gate.notices(), json, format!("gate {address}"))));
     let (stop, stopped) = watch::channel(());
     let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
-    let mut http = tokio::spawn(serve_http(http, gate.service(), until(stopped.clone())));
-    let mut grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(stopped)));
+    let ingress = ingress(network, ListenLimits::GATE);
+    let (service, hosts, shared) = (gate.service(), arguments.host.clone(), Arc::clone(&ingress));
+    let http = serve_http(http, service, hosts, shared, until(stopped.clone()));
+    let mut http = tokio::spawn(http);
+    let mut grpc = tokio::spawn(serve_gate(grpc, gate.service(), ingress, until(stopped)));
     let line = format!("gate {address} accepts calls for cluster {name}; HTTP: {web}");
     let fields = [("address", address.as_str()), ("http", web.as_str()), ("cluster", name)];
     write_event(json, "open", &line, &fields)?;
@@ -44,15 +50,15 @@ pub(crate) async fn run(
     tokio::select! {
         biased;
         () = signals.next() => {}
-        ended = &mut http => return Ok(ended?.map(|()| Exit::Done)?),
-        ended = &mut grpc => return Ok(ended?.map(|()| Exit::Done)?),
+        ended = &mut http => return Ok(ended.map(|()| Exit::Done)?),
+        ended = &mut grpc => return Ok(ended.map(|()| Exit::Done)?),
     }
     gate.close();
     // Calls in progress are still answered.
     drop(stop);
     let ended = signals.end(async {
-        http.await??;
-        Ok(grpc.await??)
+        http.await?;
+        Ok(grpc.await?)
     });
     ended.await
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shardwright_cluster::ClusterView;
 use shardwright_engine::watch;
+use shardwright_node::limits::{HeldLimits, ListenLimits};
 use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{HostOptions, Node, NodeOptions, NodeState};
 use shardwright_placement::{Member, NodeAddress, ShardInfo};
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::arguments::cluster::NodeArguments;
 use crate::cluster::{AnyCluster, Missing, counters, open};
 use crate::exit::Exit;
-use crate::serve::{Signals, end_with_parent, follow_notices, listen, write_event};
+use crate::serve::{Signals, end_with_parent, follow_notices, ingress, listen, write_event};
 use crate::store::StoreAddress;
 
 /// How long a node that has handed over its shards still redirects callers.
@@ -32,8 +33,10 @@ pub(crate) async fn run(
         end_with_parent();
     }
     let name = arguments.cluster.name.as_str();
+    let network = &arguments.network;
     // A node that cannot listen must not create a cluster.
-    let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
+    let own = arguments.address.as_ref();
+    let (listener, address) = listen(&arguments.listen, own, network).await?;
     let cluster = open(store, &arguments.cluster, Missing::Create).await?;
     let counters = counters(&cluster);
     let mut signals = Signals::new()?;
@@ -43,6 +46,7 @@ pub(crate) async fn run(
         host: HostOptions { idle_max, objects_max, ..HostOptions::default() },
         weight: arguments.weight,
         balance_load: arguments.balance_load,
+        held: network.held(HeldLimits::NODE),
         ..NodeOptions::default()
     };
     let transport = Arc::new(GrpcTransport::default());
@@ -55,8 +59,9 @@ pub(crate) async fn run(
         started = starting => started?,
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = serve_node(listener, node.service(), async { drop(stopped.await) });
-    let mut server = tokio::spawn(server);
+    let ingress = ingress(network, ListenLimits::NODE);
+    let stopped = async { drop(stopped.await) };
+    let mut server = tokio::spawn(serve_node(listener, node.service(), ingress, stopped));
     let line = format!("node {address} has joined cluster {name} and serves counters");
     write_event(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
     let following = tokio::spawn(follow(node.state(), followed, json, address.clone()));
@@ -66,7 +71,7 @@ pub(crate) async fn run(
     tokio::select! {
         biased;
         () = signals.next() => {}
-        ended = &mut server => return Ok(ended?.map(|()| Exit::Done)?),
+        ended = &mut server => return Ok(ended.map(|()| Exit::Done)?),
         _ = state.wait_for(|state| *state == NodeState::Failed) => anyhow::bail!(FAILED),
     }
     let ended = signals.end(async {
@@ -74,7 +79,7 @@ pub(crate) async fn run(
         anyhow::ensure!(matches!(state, NodeState::Left | NodeState::Gone), FAILED);
         tokio::time::sleep(LINGER).await;
         drop(stop);
-        server.await??;
+        server.await?;
         anyhow::ensure!(state == NodeState::Left, GONE);
         Ok(())
     });

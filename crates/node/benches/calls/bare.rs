@@ -40,7 +40,7 @@ impl Gate for Proxy {
         &self,
         request: Request<gate::CallRequest>,
     ) -> Result<Response<gate::CallResponse>, Status> {
-        let gate::CallRequest { object_type, object, method, payload } = request.into_inner();
+        let gate::CallRequest { object_type, object, method, payload, .. } = request.into_inner();
         let rest = node::CallRequest::default();
         let call = node::CallRequest { object_type, object, method, payload, ..rest };
         let mut request = Request::new(call);

@@ -12,6 +12,7 @@
     reason = "a bench prints, and one that panics has failed"
 )]
 
+mod attacked;
 mod bare;
 mod measure;
 mod moving;
@@ -28,7 +29,7 @@ const ROUNDS: usize = 3;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let bare = bare::start().await;
-    let ours = ours::start().await;
+    let (ours, gate) = ours::start().await;
     let mut costs: [Vec<Cost>; 2] = [Vec::new(), Vec::new()];
     // Alternating, so that other load on the machine affects both.
     for _ in 0..ROUNDS {
@@ -36,12 +37,18 @@ async fn main() {
             costs.push(measure::measure(client).await);
         }
     }
+    let attacked = attacked::measure(&ours, gate).await;
     let [bare, ours] = costs.map(Cost::best);
     println!(
         "{:<28} {:>12} {:>12} {:>14}",
         "64 bytes, there and back", "p50 µs", "p99 µs", "calls/s"
     );
-    for (name, cost) in [("two bare hops", &bare), ("gate, node, object", &ours)] {
+    let rows = [
+        ("two bare hops", &bare),
+        ("gate, node, object", &ours),
+        ("the same, attacked", &attacked),
+    ];
+    for (name, cost) in rows {
         let Cost { p50_us, p99_us, per_second } = cost;
         println!("{name:<28} {p50_us:>12.0} {p99_us:>12.0} {per_second:>14.0}");
     }

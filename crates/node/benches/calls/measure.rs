@@ -66,6 +66,7 @@ fn request(number: usize) -> Request<CallRequest> {
         object: format!("object-{}", number % 1_000),
         method: "echo".to_owned(),
         payload: vec![7; PAYLOAD].into(),
+        ..CallRequest::default()
     });
     request.set_timeout(Duration::from_secs(10));
     request

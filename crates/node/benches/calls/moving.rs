@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_contracts::ShardId;
 use shardwright_engine::TokioEnv;
-use shardwright_node::world::{GrpcTransport, serve_node};
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::{GrpcTransport, Ingress, serve_node};
 use shardwright_node::{Call, Gate, GateOptions, Node, NodeOptions, ObjectKey, ObjectTypes};
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
@@ -44,7 +45,8 @@ impl World {
         let transport = Arc::new(GrpcTransport::default());
         let (cluster, options) = (self.cluster().await, NodeOptions::default());
         let node = Node::start(cluster, address, types, transport, options).await.unwrap();
-        tokio::spawn(serve_node(listener, node.service(), pending()));
+        let ingress = Ingress::new(ListenLimits::NODE);
+        tokio::spawn(serve_node(listener, node.service(), ingress, pending()));
         node
     }
 }

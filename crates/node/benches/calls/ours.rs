@@ -1,13 +1,15 @@
 //! A cluster of one node and one gate.
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::TokioEnv;
-use shardwright_node::world::{GrpcTransport, serve_gate, serve_node};
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::{GrpcTransport, Ingress, serve_gate, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,
     ObjectTypes,
@@ -39,7 +41,7 @@ impl ObjectType for Echo {
     }
 }
 
-pub(crate) async fn start() -> Client {
+pub(crate) async fn start() -> (Client, SocketAddr) {
     let env = TokioEnv::current().unwrap();
     let config =
         ClusterConfig { cluster_state_stability_duration_ms: 0, ..ClusterConfig::default() };
@@ -54,7 +56,7 @@ pub(crate) async fn start() -> Client {
     let cluster = open().await.unwrap();
     let options = NodeOptions::default();
     let node = Node::start(cluster, address, types, transport(), options).await.unwrap();
-    tokio::spawn(serve_node(listener, node.service(), pending()));
+    tokio::spawn(serve_node(listener, node.service(), Ingress::new(ListenLimits::NODE), pending()));
     let timeout = std::time::Duration::from_secs(60);
     drop(node.cluster().wait_until_ready(timeout).await.unwrap());
     // It lives as long as the bench.
@@ -65,7 +67,7 @@ pub(crate) async fn start() -> Client {
     let name = NodeAddress::parse(&address.to_string()).unwrap();
     let cluster = open().await.unwrap();
     let gate = Gate::open(cluster, name, transport(), GateOptions::default()).await.unwrap();
-    tokio::spawn(serve_gate(listener, gate.service(), pending()));
+    tokio::spawn(serve_gate(listener, gate.service(), Ingress::new(ListenLimits::GATE), pending()));
     std::mem::forget(gate);
-    GateClient::connect(format!("http://{address}")).await.unwrap()
+    (GateClient::connect(format!("http://{address}")).await.unwrap(), address)
 }

@@ -53,7 +53,7 @@ impl ObjectHost {
             Look::CatchUp(refused) => Some(refused),
         };
         // If the queue is full, return the refusal: the caller may know another node.
-        self.take_queue_slot(&mut queue_slot).map_err(|full| refused.unwrap_or(full))?;
+        self.take_queue_slot(call, &mut queue_slot).map_err(|full| refused.unwrap_or(full))?;
         let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
             let mut changed = std::pin::pin!(slot.changed().notified());
@@ -70,9 +70,13 @@ impl ObjectHost {
     }
 
     /// Takes a queue slot, if one is free.
-    fn take_queue_slot(&self, queue_slot: &mut Option<QueueSlot>) -> Result<(), CallError> {
+    fn take_queue_slot(
+        &self,
+        call: &Call,
+        queue_slot: &mut Option<QueueSlot>,
+    ) -> Result<(), CallError> {
         if queue_slot.is_none() {
-            *queue_slot = Some(self.queue.enter()?);
+            *queue_slot = Some(self.queue.enter(call)?);
         }
         Ok(())
     }
@@ -81,6 +85,7 @@ impl ObjectHost {
     /// shard is being claimed or released.
     async fn read_lock(
         &self,
+        call: &Call,
         shard: ShardId,
         deadline: Duration,
         queue_slot: &mut Option<QueueSlot>,
@@ -89,7 +94,7 @@ impl ObjectHost {
         if let Some(lock) = self.locks.try_acquire_read(shard).map_err(invalid)? {
             return Ok(lock);
         }
-        self.take_queue_slot(queue_slot)?;
+        self.take_queue_slot(call, queue_slot)?;
         let lock = within(&*self.env, deadline, self.locks.acquire_read(shard)).await;
         lock.ok_or(CallError::Late)?.map_err(invalid)
     }
@@ -104,7 +109,7 @@ impl ObjectHost {
         queue_slot: &mut Option<QueueSlot>,
     ) -> Result<Look, CallError> {
         let lock = match shard {
-            Some(shard) => Some(self.read_lock(shard, deadline, queue_slot).await?),
+            Some(shard) => Some(self.read_lock(call, shard, deadline, queue_slot).await?),
             None => None,
         };
         if !self.serving.may_serve() {

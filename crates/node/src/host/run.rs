@@ -244,6 +244,7 @@ impl Running {
         CallContext {
             activation: self.activation.clone(),
             chain: self.call.chain.with(self.call.target.clone()),
+            origin: self.call.origin.clone(),
             deadline: self.deadline,
             caller,
             token: self.lock.token.clone(),

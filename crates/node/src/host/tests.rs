@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use shardwright_api::UnknownWhy;
+use shardwright_api::limits::{HeldLimits, Share};
 use shardwright_contracts::FenceEpoch;
 use shardwright_placement::{Handover, ObjectId, ShardCount};
 use tokio::sync::Semaphore;
@@ -158,6 +159,7 @@ fn world_with(options: HostOptions, auto_load: &[AutoLoad]) -> World {
     let within = Arc::new(Within { env: env.clone(), host: OnceLock::new() });
     let caller: Arc<dyn Caller> = within.clone();
     let num_shards = ShardCount::try_new(64).unwrap();
+    let held = HeldLimits { calls: Share { all: 2, peer: 2 }, ..HeldLimits::GATE };
     let host = Arc::new(ObjectHost::new(HostParts {
         env: Arc::new(env),
         own: NodeAddress::parse("a:1").unwrap(),
@@ -165,7 +167,7 @@ fn world_with(options: HostOptions, auto_load: &[AutoLoad]) -> World {
         options,
         types: ObjectTypes::new().with("Probe", Handle(Arc::clone(&probe))),
         may_serve: Arc::new(move || serving.load(Ordering::Relaxed)),
-        queue: Arc::new(Queue::new(2)),
+        queue: Arc::new(Queue::new(held)),
         caller: Arc::downgrade(&caller),
         auto_load: auto_load.into(),
         notice_log: Arc::clone(&notice_log),

@@ -10,7 +10,10 @@ use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
 
 use super::world::*;
-use crate::{Activity, BoxFuture, Call, NodeOptions, NodeState, ShardLoad, Transport};
+use crate::{
+    Activity, BoxFuture, Call, Gate, GateOptions, NodeOptions, NodeState, ShardLoad, Transport,
+    Unready,
+};
 
 /// A network that panics when loads are requested.
 struct Trap(Arc<dyn Transport>);
@@ -127,4 +130,26 @@ async fn objects_dropped_in_a_move_are_in_the_notices() {
     let noticed: Vec<_> = notices.after(0).map(|one| (one.activity, one.why.as_str())).collect();
     let why = format!("3 objects of shard {shard} were dropped before they were deactivated");
     assert_eq!(noticed, [(Activity::Deactivate, why.as_str())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_needs_the_store_and_the_session() {
+    let world = World::new().await;
+    let node = world.node("a").await;
+    world.settle(1).await;
+    let line = Arc::<Line>::default();
+    let (cluster, network) = (world.cluster(Arc::clone(&line)).await, Arc::clone(&world.network));
+    let gate = Gate::open(cluster, address("g"), network, GateOptions::default()).await.unwrap();
+    for (service, line) in [(node.node.service(), &node.line), (gate.service(), &line)] {
+        assert_eq!(service.ready().await, Ok(()));
+        line.cut.store(true, Ordering::Relaxed);
+        assert_eq!(service.ready().await, Ok(()), "a read counts for a second");
+        world.sleep_ms(1_100).await;
+        assert_eq!(service.ready().await, Err(Unready::Store));
+        world.env.sleep(TTL).await;
+        assert_eq!(service.ready().await, Err(Unready::Session));
+        line.cut.store(false, Ordering::Relaxed);
+        world.env.sleep(3 * TTL).await;
+        assert_eq!(service.ready().await, Ok(()));
+    }
 }

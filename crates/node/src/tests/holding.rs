@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use shardwright_api::limits::{HeldLimits, Share};
 use shardwright_api::{CallError, UnknownWhy};
 use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
@@ -115,7 +116,8 @@ async fn calls_are_held_until_the_shard_is_claimed() {
 #[tokio::test(start_paused = true)]
 async fn the_number_of_calls_held_by_a_gate_is_limited() {
     let world = World::new().await;
-    let options = GateOptions { queue_max: 2 };
+    let calls = Share { all: 2, peer: 2 };
+    let options = GateOptions { held: HeldLimits { calls, ..HeldLimits::GATE } };
     let gate = Arc::new(world.gate_with(options, Arc::clone(&world.network) as _).await);
     let calls = ["x", "y", "z"].map(|id| {
         let gate = Arc::clone(&gate);

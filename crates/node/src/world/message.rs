@@ -45,15 +45,20 @@ pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result
         chain: Chain::new(links?),
         fence: message.fence.and_then(|raw| FenceEpoch::from_raw(raw).ok()),
         timeout,
+        origin: None,
     })
 }
 
-/// Decodes a call of a client at a gate. A client is no object, so its call has no chain.
+/// Decodes a call of a client at a gate. A client is no object and holds no routing table, so its
+/// call has neither a chain nor a fence.
 pub(super) fn from_client(
     message: gate::CallRequest,
     timeout: Duration,
 ) -> Result<Call, CallError> {
-    let gate::CallRequest { object_type, object, method, payload } = message;
+    let gate::CallRequest { object_type, object, method, payload, chain, fence } = message;
+    if !chain.is_empty() || fence.is_some() {
+        return Err(CallError::MembersOnly);
+    }
     Ok(Call::new(key(object_type, &object)?, method, payload, timeout))
 }
 
@@ -84,6 +89,8 @@ fn key(object_type: String, id: &str) -> Result<ObjectKey, CallError> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
 
     #[test]
@@ -107,6 +114,22 @@ mod tests {
         let of = |(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load };
         let loads = vec![of((3, 70)), of((9, 0))];
         assert_eq!(from_loads(to_loads(loads.clone())), loads);
+    }
+
+    #[test]
+    fn a_fence_or_a_chain_of_a_client_is_refused() {
+        let link = node::Link { object_type: "Counter".to_owned(), object: "b".to_owned() };
+        let plain = node::CallRequest { object: "a".to_owned(), ..Default::default() };
+        let fenced = node::CallRequest { fence: Some(1), ..plain.clone() };
+        let chained = node::CallRequest { chain: vec![link], ..plain.clone() };
+        // The bytes of a call to a node are sent to a gate.
+        let sent = |call: &node::CallRequest| {
+            let message = gate::CallRequest::decode(call.encode_to_vec().as_slice()).unwrap();
+            from_client(message, Duration::ZERO).map(drop)
+        };
+        assert_eq!(sent(&plain), Ok(()));
+        assert_eq!(sent(&fenced), Err(CallError::MembersOnly));
+        assert_eq!(sent(&chained), Err(CallError::MembersOnly));
     }
 
     #[test]

@@ -1,65 +1,117 @@
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use shardwright_api::limits::{MAX_LOADS_SIZE, MAX_MESSAGE_SIZE};
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use shardwright_api::limits::{
+    CONNECTION_WINDOW, ListenLimits, MAX_HEADER_SIZE, MAX_LOADS_SIZE, MAX_MESSAGE_SIZE,
+    MAX_PENDING_RESETS, STREAM_WINDOW,
+};
 use shardwright_api::status_of_error;
 use shardwright_api::wire::{gate, node};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status};
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::{Extensions, Request, Response, Status};
 
-use super::{message, timeout};
+use super::body::{Framing, RequestBody};
+use super::connection::Turn;
+use super::ingress::{Ingress, accept};
+use super::metered::{Metered, answer};
+use super::{message, timeout as call_timeout};
+use crate::call::Origin;
 use crate::transport::CallService;
 
-/// The largest number of concurrent calls on one connection: a gate has one to each node, and holds
-/// many calls.
-const STREAMS_MAX: u32 = 100_000;
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// The first bytes of every HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The server failed.
-#[derive(Debug, thiserror::Error)]
-#[error("calls cannot be received")]
-pub struct ServeError(#[from] tonic::transport::Error);
-
-/// Serves calls of gates and other nodes until `stop` is ready, and finishes running calls.
+/// Serves calls of gates and other nodes until `stop` is ready, and finishes running calls within
+/// the limits of `ingress`.
 pub async fn serve_node(
     listener: TcpListener,
     service: Arc<dyn CallService>,
+    ingress: Arc<Ingress>,
     stop: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
+) {
     let service = node::node_server::NodeServer::new(Peers(service))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_LOADS_SIZE);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let mut server = server();
-    Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
+    serve(listener, service, ingress, stop).await;
 }
 
-/// Serves calls of clients until `stop` is ready, and finishes running calls.
+/// Serves calls of clients until `stop` is ready, and finishes running calls within the limits of
+/// `ingress`.
 pub async fn serve_gate(
     listener: TcpListener,
     service: Arc<dyn CallService>,
+    ingress: Arc<Ingress>,
     stop: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
+) {
     let service = gate::gate_server::GateServer::new(Clients(service))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let mut server = server();
-    Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
+    serve(listener, service, ingress, stop).await;
 }
 
-fn server() -> Server {
-    Server::builder()
-        .tcp_nodelay(true)
-        .max_concurrent_streams(Some(STREAMS_MAX))
-        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
-        .initial_connection_window_size(Some(16 << 20))
-        .initial_stream_window_size(Some(1 << 20))
+async fn serve<S>(
+    listener: TcpListener,
+    service: S,
+    ingress: Arc<Ingress>,
+    stop: impl Future<Output = ()>,
+) where
+    S: Service<hyper::Request<RequestBody>, Response = hyper::Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let limits = *ingress.limits();
+    accept(listener, ingress, stop, |stream, connection, mut closing| {
+        let service = Metered::new(service.clone(), Arc::clone(&connection), Framing::Prefix);
+        async move {
+            let io = tokio::select! {
+                biased;
+                _ = closing.changed() => return,
+                io = timeout(limits.handshake_timeout, handshake(stream)) => io,
+            };
+            let Ok(Ok(io)) = io else { return };
+            let running = builder(&limits).serve_connection(TokioIo::new(io), service);
+            let close = http2::Connection::graceful_shutdown;
+            connection.run(running, close, closing).await;
+        }
+    })
+    .await;
+}
+
+/// Reads the preface of a connection, and returns the connection with all its bytes. The server
+/// itself would wait for a preface without a timeout.
+async fn handshake(stream: TcpStream) -> io::Result<impl AsyncRead + AsyncWrite + Unpin> {
+    let (mut read, write) = stream.into_split();
+    let mut preface = [0; PREFACE.len()];
+    read.read_exact(&mut preface).await?;
+    if preface != PREFACE {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(tokio::io::join(PREFACE.chain(read), write))
+}
+
+fn builder(limits: &ListenLimits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_header_list_size(MAX_HEADER_SIZE as u32)
+        .keep_alive_interval(limits.ping_timeout)
+        .keep_alive_timeout(limits.ping_timeout)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW);
+    builder
 }
 
 struct Peers(Arc<dyn CallService>);
@@ -72,12 +124,10 @@ impl node::node_server::Node for Peers {
         &self,
         request: Request<node::CallRequest>,
     ) -> Result<Response<node::CallResponse>, Status> {
-        let timeout = timeout::of(request.metadata());
-        let answered = match message::from_peer(request.into_inner(), timeout) {
-            Ok(call) => self.0.answer(call).await,
-            Err(error) => Err(error),
-        };
-        match answered {
+        let timeout = call_timeout::of(request.metadata());
+        let origin = origin(request.extensions());
+        let call = message::from_peer(request.into_inner(), timeout);
+        match answer(&*self.0, call, origin).await {
             Ok(payload) => Ok(Response::new(node::CallResponse { payload })),
             Err(error) => Err(status_of_error(&error)),
         }
@@ -97,12 +147,10 @@ impl gate::gate_server::Gate for Clients {
         &self,
         request: Request<gate::CallRequest>,
     ) -> Result<Response<gate::CallResponse>, Status> {
-        let timeout = timeout::of(request.metadata());
-        let answered = match message::from_client(request.into_inner(), timeout) {
-            Ok(call) => self.0.answer(call).await,
-            Err(error) => Err(error),
-        };
-        match answered {
+        let timeout = call_timeout::of(request.metadata());
+        let origin = origin(request.extensions());
+        let call = message::from_client(request.into_inner(), timeout);
+        match answer(&*self.0, call, origin).await {
             Ok(payload) => Ok(Response::new(gate::CallResponse { payload })),
             Err(error) => Err(status_of_error(&error)),
         }
@@ -112,16 +160,19 @@ impl gate::gate_server::Gate for Clients {
         &self,
         request: Request<gate::DeleteRequest>,
     ) -> Result<Response<gate::DeleteResponse>, Status> {
-        let timeout = timeout::of(request.metadata());
-        let answered = match message::to_delete(request.into_inner(), timeout) {
-            Ok(call) => self.0.answer(call).await,
-            Err(error) => Err(error),
-        };
-        match answered {
+        let timeout = call_timeout::of(request.metadata());
+        let origin = origin(request.extensions());
+        let call = message::to_delete(request.into_inner(), timeout);
+        match answer(&*self.0, call, origin).await {
             Ok(_empty) => Ok(Response::new(gate::DeleteResponse {})),
             Err(error) => Err(status_of_error(&error)),
         }
     }
+}
+
+/// Where a request came from.
+fn origin(extensions: &Extensions) -> Option<Arc<Origin>> {
+    extensions.get::<Arc<Turn>>().map(|turn| Arc::clone(turn.origin()))
 }
 
 /// Waits for SIGTERM or SIGINT. Drain the node then.

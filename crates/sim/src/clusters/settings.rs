@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shardwright_cluster::{ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
+use shardwright_node::limits::{HeldLimits, Share};
 use shardwright_node::{GateOptions, HostOptions, NodeOptions};
 use shardwright_placement::{
     ClusterConfig, HandoverTimeouts, PinPolicy, ShardCount, ShardHash, Sharding,
@@ -80,7 +81,8 @@ impl Settings {
         // So a call that waits for the handover shows as a deadlock.
         let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
         let force_ms = if is_patient { HandoverTimeouts::default().force_ms } else { 0 };
-        let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
+        let all = if is_crowded { rng.between(1, 3) } else { 10_000 };
+        let held = HeldLimits { calls: Share { all, peer: all }, ..HeldLimits::GATE };
         let nodes = rng.between(2, 4) as usize;
         let spare_nodes = rng.between(0, 2) as usize;
         Ok(Self {
@@ -95,12 +97,12 @@ impl Settings {
             options,
             node: NodeOptions {
                 host,
-                queue_max,
+                held,
                 drain_timeout,
                 handover: HandoverTimeouts { force_ms, ..HandoverTimeouts::default() },
                 ..NodeOptions::default()
             },
-            gate: GateOptions { queue_max },
+            gate: GateOptions { held },
             store: StoreLimits { expectations: 256, writes: 256, key_bytes: 1_024, bytes: 4 << 20 },
         })
     }

@@ -102,6 +102,8 @@ pub(super) const fn outcome<T>(answer: &Result<T, CallError>) -> &'static str {
         Err(CallError::Unreachable { .. }) => "unreachable",
         Err(CallError::Late) => "late",
         Err(CallError::QueueFull { .. }) => "queue full",
+        Err(CallError::Overloaded { .. }) => "overloaded",
+        Err(CallError::MembersOnly) => "members only",
         Err(CallError::Cycle) => "cycle",
         Err(CallError::ChainTooLong { .. }) => "chain too long",
         Err(CallError::Activation(_)) => "activation failed",

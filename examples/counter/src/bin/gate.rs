@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use shardwright_counter::{ServerArguments, StoreChoice, follow_notices};
-use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, terminated};
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::{GrpcTransport, Ingress, serve_gate, serve_http, terminated};
 use shardwright_node::{Gate, GateOptions};
 use shardwright_store::Store;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
@@ -52,12 +53,15 @@ async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> 
 
     let (stop, stopped) = watch::channel(());
     let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
-    let http = tokio::spawn(serve_http(http, gate.service(), until(stopped.clone())));
-    let grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(stopped)));
+    // Both listeners share the limits.
+    let ingress = Ingress::new(ListenLimits::GATE);
+    let (hosts, service, shared) = (Vec::new(), gate.service(), Arc::clone(&ingress));
+    let http = tokio::spawn(serve_http(http, service, hosts, shared, until(stopped.clone())));
+    let grpc = tokio::spawn(serve_gate(grpc, gate.service(), ingress, until(stopped)));
     terminated().await?;
     gate.close();
     // Calls in flight are answered before the servers end.
     drop(stop);
-    http.await??;
-    Ok(grpc.await??)
+    http.await?;
+    Ok(grpc.await?)
 }

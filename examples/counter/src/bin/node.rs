@@ -7,7 +7,8 @@ use std::sync::Arc;
 use clap::Parser as _;
 use shardwright_counter::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};
 use shardwright_demo::Counters;
-use shardwright_node::world::{GrpcTransport, serve_node, terminated};
+use shardwright_node::limits::ListenLimits;
+use shardwright_node::world::{GrpcTransport, Ingress, serve_node, terminated};
 use shardwright_node::{Node, NodeOptions, NodeState};
 use shardwright_store::Store;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
@@ -45,7 +46,8 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     let node = Node::start(cluster, address.clone(), counters.types(), transport, options).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let service = node.service();
-    let server = tokio::spawn(serve_node(listener, service, async { drop(stopped.await) }));
+    let (ingress, stopped) = (Ingress::new(ListenLimits::NODE), async { drop(stopped.await) });
+    let server = tokio::spawn(serve_node(listener, service, ingress, stopped));
     println!("node {address} serves counters");
     let name = address.clone();
     let report = move |notice: String| println!("node {name} {notice}");
@@ -58,5 +60,5 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     println!("node {address} has handed over all shards");
     tokio::time::sleep(LINGER).await;
     drop(stop);
-    Ok(server.await??)
+    Ok(server.await?)
 }

@@ -1,0 +1,196 @@
+//! Shares of a limited resource: connections, bytes, held calls.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shardwright_api::limits::Share;
+
+/// The sender of a call: a network address, and one of its connections.
+///
+/// An address has a share of each limit: without credentials, nothing else distinguishes
+/// clients. A connection has a part of that share, because clients behind one address each
+/// use their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    /// The bits of its IPv6 or mapped IPv4 address that identify its network.
+    pub network: u128,
+    /// The number of its connection, if connections have parts of the peer's share.
+    pub connection: Option<u64>,
+}
+
+/// A resource with a limit for all users, and a share for each peer.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    share: Share,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    all: u64,
+    networks: BTreeMap<u128, u64>,
+    connections: BTreeMap<Peer, u64>,
+}
+
+/// A used amount of a quota. Dropping it frees the amount.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    quota: Arc<Quota>,
+    peer: Option<Peer>,
+    amount: u64,
+}
+
+/// The limit that an amount would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverLimit(pub(crate) u64);
+
+impl Quota {
+    pub(crate) fn new(share: Share) -> Arc<Self> {
+        Arc::new(Self { share, used: Mutex::default() })
+    }
+
+    /// The amount in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.lock().all
+    }
+
+    /// Takes an amount for a peer, or for this process itself.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        peer: Option<Peer>,
+        amount: u64,
+    ) -> Result<Charge, OverLimit> {
+        let mut used = self.lock();
+        let all = within(self.share.all, used.all, amount)?;
+        if let Some(peer) = peer {
+            // What is free before the addition, so that a single unit always fits.
+            let limit = self.share.peer.min(self.share.all - used.all);
+            let before = used.networks.get(&peer.network).copied().unwrap_or_default();
+            let network = within(limit, before, amount)?;
+            if peer.connection.is_some() {
+                let limit = limit.max(before) - before;
+                let before = used.connections.get(&peer).copied().unwrap_or_default();
+                let connection = within(limit, before, amount)?;
+                used.connections.insert(peer, connection);
+            }
+            used.networks.insert(peer.network, network);
+        }
+        used.all = all;
+        drop(used);
+        Ok(Charge { quota: Arc::clone(self), peer, amount })
+    }
+
+    fn give_back(&self, peer: Option<Peer>, amount: u64) {
+        let mut used = self.lock();
+        used.all -= amount;
+        if let Some(peer) = peer {
+            less(&mut used.networks, peer.network, amount);
+            less(&mut used.connections, peer, amount);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.quota.give_back(self.peer, self.amount);
+    }
+}
+
+/// The used amount after an addition, if the limit permits it.
+fn within(limit: u64, used: u64, amount: u64) -> Result<u64, OverLimit> {
+    used.checked_add(amount).filter(|sum| *sum <= limit).ok_or(OverLimit(limit))
+}
+
+/// Subtracts an amount. A peer that uses nothing takes no memory.
+fn less<K: Ord>(used: &mut BTreeMap<K, u64>, key: K, amount: u64) {
+    if let Some(one) = used.get_mut(&key) {
+        *one -= amount;
+        if *one == 0 {
+            used.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn peer(network: u128, connection: u64) -> Option<Peer> {
+        Some(Peer { network, connection: Some(connection) })
+    }
+
+    /// Takes single units until the quota refuses.
+    fn fill(quota: &Arc<Quota>, peer: Option<Peer>) -> Vec<Charge> {
+        std::iter::from_fn(|| quota.take(peer, 1).ok()).collect()
+    }
+
+    #[test]
+    fn the_process_itself_may_use_everything() {
+        let quota = Quota::new(Share { all: 2, peer: 1 });
+        let all = fill(&quota, None);
+        assert_eq!((all.len(), quota.take(None, 1).err()), (2, Some(OverLimit(2))));
+        drop(all);
+        assert_eq!(quota.used(), 0);
+    }
+
+    #[test]
+    fn a_greedy_peer_leaves_room_for_others() {
+        let quota = Quota::new(Share { all: 1_000, peer: 250 });
+        let mut taken = Vec::new();
+        for network in 0..4 {
+            // Each uses many connections.
+            for connection in 0..50 {
+                taken.extend(fill(&quota, peer(network, connection)));
+            }
+        }
+        let next = fill(&quota, peer(99, 0));
+        assert!(next.len() >= 40, "{} are left for the next peer", next.len());
+    }
+
+    #[test]
+    fn a_greedy_connection_leaves_room_for_others_of_its_peer() {
+        let quota = Quota::new(Share { all: 1_000, peer: 100 });
+        let greedy = fill(&quota, peer(1, 0));
+        let other = fill(&quota, peer(1, 1));
+        assert_eq!((greedy.len(), other.len()), (50, 25));
+    }
+
+    #[test]
+    fn a_single_unit_always_fits() {
+        let quota = Quota::new(Share { all: 1, peer: 1 });
+        let one = quota.take(peer(1, 1), 1).unwrap();
+        assert!(quota.take(peer(1, 1), 1).is_err() && quota.take(None, 1).is_err());
+        drop(one);
+        assert!(quota.take(peer(2, 1), 1).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn charges_never_exceed_a_limit_and_leave_nothing_behind(
+            steps in prop::collection::vec((0..4_u128, 0..3_u64, 0..40_u64, any::<bool>()), 0..80),
+        ) {
+            let quota = Quota::new(Share { all: 200, peer: 60 });
+            let mut charges = Vec::new();
+            for (network, connection, amount, give_back) in steps {
+                if give_back && !charges.is_empty() {
+                    charges.remove(0);
+                }
+                charges.extend(quota.take(peer(network, connection), amount).ok());
+                let used = quota.lock();
+                prop_assert!(used.all <= 200);
+                prop_assert!(used.networks.values().all(|one| *one <= 60));
+                prop_assert_eq!(used.networks.values().sum::<u64>(), used.all);
+                prop_assert_eq!(used.connections.values().sum::<u64>(), used.all);
+            }
+            charges.clear();
+            let used = quota.lock();
+            prop_assert!(used.networks.is_empty() && used.connections.is_empty());
+        }
+    }
+}
