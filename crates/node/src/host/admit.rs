@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_api::CallError;
-use shardwright_contracts::{Env, ShardId};
+use shardwright_api::limits::MAX_FENCE_LEAD;
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::{ObjectLocation, ShardOutOfRange};
 
 use super::{Admission, Admitted, ObjectHost, Slot};
@@ -13,6 +14,12 @@ use crate::waiting::within;
 
 /// How long a call waits for the node to learn of a claim that the caller knows.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Whether a fence cannot be one of a claim that the node will learn of.
+fn is_far_ahead(known: Option<FenceEpoch>, held: Option<FenceEpoch>) -> bool {
+    let raw = |fence: Option<FenceEpoch>| fence.map(FenceEpoch::as_raw).unwrap_or_default();
+    raw(known).saturating_sub(raw(held)) >= MAX_FENCE_LEAD
+}
 
 /// The result of a check of a shard.
 enum Look {
@@ -119,8 +126,12 @@ impl ObjectHost {
         match slot.admit(lock, call.fence, must_end) {
             Admission::Admitted(admitted) => Ok(Look::In(admitted)),
             Admission::Draining => Ok(Look::Wait),
-            Admission::Behind { fence } => Ok(Look::CatchUp(CallError::NotOwner { shard, fence })),
-            Admission::NotHeld { fence } => Err(CallError::NotOwner { shard, fence }),
+            Admission::Behind { fence } if !is_far_ahead(call.fence, fence) => {
+                Ok(Look::CatchUp(CallError::NotOwner { shard, fence }))
+            }
+            Admission::Behind { fence } | Admission::NotHeld { fence } => {
+                Err(CallError::NotOwner { shard, fence })
+            }
         }
     }
 
@@ -128,13 +139,21 @@ impl ObjectHost {
     /// That is so if the call is nested in one that runs there, or in another place that is being
     /// handed over. Without the latter, two calls through two such places in opposite directions
     /// would deadlock.
+    ///
+    /// A chain comes from outside. Of the objects here, only one that runs a call counts.
     fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
         call.chain.links().any(|link| {
             let id = link.id.borrowed();
             match (self.sharding.shard_of(id), id.location()) {
-                (Ok(Some(one)), _) => Some(one) == shard || self.is_handed_over(one),
+                (Ok(Some(one)), _) => match self.slot(one) {
+                    Ok(slot) if slot.held().is_some() => {
+                        (Some(one) == shard || self.is_handed_over(one)) && slot.runs(link)
+                    }
+                    _ => self.is_handed_over(one),
+                },
                 (Ok(None), ObjectLocation::Node(node)) if node == self.own.as_str() => {
-                    shard.is_none() || self.own_slot.is_draining()
+                    let own = &self.own_slot;
+                    (shard.is_none() || own.is_draining()) && own.runs(link)
                 }
                 (Ok(None), ObjectLocation::Node(node)) => self.is_leaving(node),
                 (Ok(None) | Err(_), _) => false,

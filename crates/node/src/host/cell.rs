@@ -72,6 +72,11 @@ impl ObjectCell {
         self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Active(_)))
     }
 
+    /// Whether a call or a deactivation holds the object.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
+    }
+
     /// Waits for the object.
     pub(crate) async fn lock(&self) -> OwnedMutexGuard<CellState> {
         Arc::clone(&self.state).lock_owned().await

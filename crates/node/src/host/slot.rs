@@ -188,6 +188,11 @@ impl Slot {
         self.lock().objects.get(key).is_some_and(|cell| cell.is_occupied())
     }
 
+    /// Whether a call of an object runs.
+    pub(crate) fn runs(&self, key: &ObjectKey) -> bool {
+        self.lock().objects.get(key).is_some_and(|cell| cell.is_locked())
+    }
+
     /// Removes the cell of an object, if it is still this one.
     pub(crate) fn forget(&self, key: &ObjectKey, cell: &Arc<ObjectCell>) {
         let mut state = self.lock();

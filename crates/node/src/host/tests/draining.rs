@@ -1,4 +1,5 @@
 use super::*;
+use crate::call::Chain;
 
 #[tokio::test(start_paused = true)]
 async fn a_call_to_a_draining_shard_is_held_until_the_shard_is_gone() {
@@ -112,4 +113,21 @@ async fn a_call_that_waits_for_a_transition_takes_a_queue_slot() {
     assert_eq!(third, Err(CallError::QueueFull { limit: 2 }));
     drop(transition);
     assert!(one.await.unwrap().is_ok() && other.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_calls_that_never_began_admits_nothing() {
+    let world = world(HostOptions::default());
+    let running = world.begin(call("shard#5/x", "block")).await;
+    world.slot().set_admitting(false);
+    let claiming = |id: &str| {
+        let link = ObjectKey::new("Probe", ObjectId::parse(id).unwrap());
+        Call { chain: Chain::new([link]), ..call("shard#5/y", "count") }
+    };
+    let invented = world.begin(claiming("shard#5/z")).await;
+    assert!(!invented.is_finished(), "no call of the object runs");
+    let nested = world.begin(claiming("shard#5/x")).await;
+    assert_eq!(nested.await.unwrap().unwrap(), "1");
+    world.probe.gate.add_permits(1);
+    assert!(running.await.unwrap().is_ok());
 }

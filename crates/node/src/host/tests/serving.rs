@@ -1,3 +1,5 @@
+use shardwright_api::limits::MAX_FENCE_LEAD;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -264,4 +266,16 @@ async fn a_call_to_a_hashed_id_takes_the_lock_of_its_shard() {
     assert!(!waiting.is_finished() && world.log().is_empty());
     drop(lock);
     assert_eq!(waiting.await.unwrap().unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_far_ahead_is_refused_without_waiting() {
+    let world = world(HostOptions::default());
+    let began = world.host.env.monotonic();
+    for raw in [7 + MAX_FENCE_LEAD, u64::MAX - 1] {
+        let ahead = Call { fence: fence(raw), ..call("shard#5/x", "count") };
+        let refused = CallError::NotOwner { shard: Some(shard()), fence: fence(7) };
+        assert_eq!(world.host.serve(ahead).await, Err(refused));
+    }
+    assert_eq!(world.host.env.monotonic(), began);
 }
