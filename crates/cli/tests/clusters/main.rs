@@ -7,7 +7,9 @@
 )]
 
 mod demo;
+mod hostile;
 mod operating;
+mod server;
 mod storm;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]

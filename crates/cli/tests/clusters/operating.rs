@@ -1,98 +1,17 @@
 //! The commands with which an operator inspects and changes a cluster.
 
-use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Commit, Expect, Key, Store as _};
 
+use crate::server::{Server, held_shards, json, wait_until_ready};
 use crate::support::{Site, text, wait_until};
-
-/// A node or a gate as a process. Dropping it kills the process.
-struct Server {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    address: String,
-    /// The HTTP address of a gate.
-    http: Option<String>,
-}
-
-impl Server {
-    fn start(site: &Site, arguments: &[&str]) -> Self {
-        let fast = ["--shards", "16", "--stability-ms", "100", "--check-interval-ms", "500"];
-        let arguments = [&["--json"], arguments, &fast].concat();
-        let mut server = Self::of(site.command(&arguments).stdout(Stdio::piped()).spawn().unwrap());
-        let first = server.event();
-        server.address = first["address"].as_str().unwrap().to_owned();
-        server.http = first["http"].as_str().map(str::to_owned);
-        server
-    }
-
-    /// A process that has reported nothing yet.
-    fn of(mut child: Child) -> Self {
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines, address: String::new(), http: None }
-    }
-
-    /// The next event.
-    fn event(&mut self) -> Value {
-        serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits for the exit, and returns the exit code and the names of all events.
-    fn wait_for_events(mut self) -> (Option<i32>, Vec<String>) {
-        let event = |line: std::io::Result<String>| {
-            let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            value["event"].as_str().unwrap().to_owned()
-        };
-        let events = self.lines.by_ref().map(event).collect();
-        (self.child.wait().unwrap().code(), events)
-    }
-
-    /// Waits for the exit, and returns the exit code and the event `left`.
-    fn wait_for_left(mut self) -> (Option<i32>, Value) {
-        let value = |line: std::io::Result<String>| serde_json::from_str(&line.unwrap()).unwrap();
-        let left = self.lines.by_ref().map(value).find(|value: &Value| value["event"] == "left");
-        (self.child.wait().unwrap().code(), left.unwrap())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _killed = self.child.kill();
-        let _waited = self.child.wait();
-    }
-}
-
-fn json(site: &Site, arguments: &[&str]) -> Value {
-    let printed = site.expect(0, &[&["--json"], arguments].concat());
-    serde_json::from_str(printed.lines().next().unwrap()).unwrap()
-}
-
-/// The number of shards that a node holds.
-fn held_shards(site: &Site, address: &str) -> u64 {
-    let status = json(site, &["cluster", "status"]);
-    let nodes = status["nodes"].as_array().unwrap();
-    nodes.iter().find(|node| node["address"] == address).unwrap()["held"].as_u64().unwrap()
-}
-
-/// Waits until the cluster is ready and every node holds its share.
-fn wait_until_ready(site: &Site, nodes: usize) {
-    wait_until(|| {
-        let status = json(site, &["cluster", "status"]);
-        let has_share = |node: &Value| node["held"].as_u64().unwrap() >= 16 / nodes as u64;
-        let all = status["nodes"].as_array().unwrap();
-        status["ready"] == true && all.len() == nodes && all.iter().all(has_share)
-    });
-}
 
 #[test]
 fn operator_moves_pins_and_drains_shards() {
@@ -306,11 +225,12 @@ async fn cluster_in_the_seed_format_is_readable_by_other_programs() {
 
 /// Adds to a counter over HTTP, and returns the body of the response.
 fn add(gate: &Server, counter: &str, amount: &str) -> String {
-    let mut stream = TcpStream::connect(gate.http.as_ref().unwrap()).unwrap();
+    let address = gate.http.as_ref().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
     let length = amount.len();
     write!(
         stream,
-        "POST /call/Counter/{counter}/add HTTP/1.1\r\nhost: gate\r\nconnection: close\r\n\
+        "POST /call/Counter/{counter}/add HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
          timeout-ms: 30000\r\ncontent-length: {length}\r\n\r\n{amount}"
     )
     .unwrap();
