@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message as _;
 use shardwright_api::limits::MAX_MESSAGE_SIZE;
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
@@ -441,4 +442,42 @@ async fn clients_may_use_plain_http() {
     assert_eq!(body, expected);
     stop.send(()).unwrap();
     server.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_answers_count_until_their_connection_is_closed() {
+    let world = World::new();
+    let _node = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer_timeout = Duration::from_millis(500);
+    let ingress = Ingress::new(ListenLimits { answer_timeout, ..ListenLimits::GATE });
+    let (service, shared) = (gate.service(), Arc::clone(&ingress));
+    drop(tokio::spawn(serve_gate(listener, service, shared, std::future::pending())));
+
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    let closed = tokio::spawn(connection);
+    let uri = format!("http://{address}/shardwright.gate.v1.Gate/Call");
+    let head = tonic::codegen::http::Request::post(uri);
+    let head = head.header("content-type", "application/grpc").header("te", "trailers");
+    let (answer, mut body) = client.send_request(head.body(()).unwrap(), false).unwrap();
+    let size = 4_u32 << 20;
+    let message = request("x", "echo", vec![7; size as usize]).into_inner().encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    body.send_data([&[0], &length[..], &message].concat().into(), true).unwrap();
+    // The headers of the answer arrive, and its body is not read.
+    let unread = answer.await.unwrap();
+    assert_eq!(ingress.bytes(), u64::from(size));
+    let ended = tokio::time::timeout(Duration::from_secs(10), closed).await;
+    ended.expect("the connection is closed").unwrap().ok();
+    drop(unread);
+    let free = async {
+        while ingress.bytes() > 0 || ingress.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), free).await.unwrap();
 }
