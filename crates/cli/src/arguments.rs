@@ -114,8 +114,9 @@ pub(crate) enum Command {
 
 const RUN_EXAMPLE: &str = "shardwright run photos/ --run digests -- sha256sum {}";
 const SCAN_EXAMPLE: &str = "shardwright scan src/ --format sarif --report findings.sarif";
-const NODE_EXAMPLE: &str = "shardwright node --listen 10.0.0.1:7000";
-const GATE_EXAMPLE: &str = "shardwright gate --listen 10.0.0.1:8000 --http 10.0.0.1:8080";
+const NODE_EXAMPLE: &str = "shardwright node --listen 10.0.0.1:7000 --allow-insecure";
+const GATE_EXAMPLE: &str =
+    "shardwright gate --listen 10.0.0.1:8000 --http 10.0.0.1:8080 --allow-insecure";
 
 /// The end of a command's help: an example.
 pub(crate) fn example(command: &str) -> String {
