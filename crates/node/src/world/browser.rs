@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_the_listener_and_configured_names_are_served() {
+    fn only_own_addresses_and_configured_names_are_served() {
         for (local, host) in [
             ("127.0.0.1", "127.0.0.1:8080"),
             ("127.0.0.1", "localhost:8080"),
