@@ -7,8 +7,8 @@
 //! - A command must exit with 0, or with N if it ends with the comment `# exit code N`.
 //! - Expected output is stdout and stderr. `…` stands for any text within a line, a line `…` for
 //!   any number of lines, and `/home/you` for the temporary folder.
-//! - A command that ends with `&` runs until the page ends, and shows no output. A comment after two
-//!   spaces does not count.
+//! - A command that ends with `&` runs until the page ends, and shows no output. A comment after
+//!   two spaces does not count.
 //! - `127.0.0.1:8080` stands for a free port.
 
 use std::fs;
@@ -28,12 +28,11 @@ const PORT: &str = "127.0.0.1:8080";
 /// Programs of the pages, and how the tests run them.
 const PROGRAMS: [(&str, &str); 3] = [
     ("cargo run --release --", "shardwright"),
-    (
-        "target/release/counter-node",
-        "shardwright node --store file:counters --cluster counters --shards 64 --stability-ms 1000",
-    ),
-    ("target/release/counter-gate", "shardwright gate --store file:counters --cluster counters"),
+    ("target/release/counter-node", "shardwright node $COUNTERS"),
+    ("target/release/counter-gate", "shardwright gate $COUNTERS"),
 ];
+/// The defaults of the programs of `examples/counter`.
+const COUNTERS: &str = "--store file:counters --cluster counters --shards 64 --stability-ms 1000";
 /// The most seconds that a command may take.
 const LIMIT_SECONDS: &str = "60";
 
@@ -156,7 +155,7 @@ impl Environment {
         command.args(arguments).args(["-c", &format!("exec 2>&1\n{script}")]);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("PATH", path).env("HOME", self.folder.path());
-        command.env("CURL_HOME", self.programs.path());
+        command.env("CURL_HOME", self.programs.path()).env("COUNTERS", COUNTERS);
         command
     }
 }
