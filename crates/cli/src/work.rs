@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use shardwright_contracts::{OpId, RunId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, RunTransitionError};
-use shardwright_engine::TokioEnv;
+use shardwright_engine::{TokioEnv, random};
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Begun, HOW_TO_FREE_SHARDS};
 use shardwright_jobs::command::Command;
@@ -208,7 +208,7 @@ impl WorkContext<'_> {
         if is_settled(&coordinator.inspect_shards(TENANT, *run).await?) {
             return self.end(DONE_BUT_PARKED).await;
         }
-        let op = OpId::from_raw(fastrand::u64(..));
+        let op = OpId::from_raw(random());
         match coordinator.pause_run(TENANT, *run, op).await {
             Ok(_) => {}
             // Other processes have completed the run meanwhile.

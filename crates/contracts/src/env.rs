@@ -28,7 +28,7 @@ pub trait Env: Send + Sync + 'static {
     /// Runs a task beside the caller, to its end or the end of the process.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// A random number.
+    /// A number that no other process can predict, for ids and jitter.
     fn random(&self) -> u64;
 }
 

@@ -15,6 +15,7 @@
 //! | [`single_flight`] | one attempt for all callers that wait |
 //! | [`watch`] | a value with change notifications |
 //! | [`Operation`] | names of operations and their steps |
+//! | [`TokioEnv`], [`random`] | the real environment, and its randomness |
 //! | [`fault`] | failures of a store as [`InfraError`](shardwright_contracts::InfraError) |
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -43,4 +44,4 @@ mod operation;
 mod world;
 
 pub use operation::Operation;
-pub use world::TokioEnv;
+pub use world::{TokioEnv, random};

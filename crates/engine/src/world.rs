@@ -70,6 +70,32 @@ impl Env for TokioEnv {
     }
 
     fn random(&self) -> u64 {
-        fastrand::u64(..)
+        random()
+    }
+}
+
+/// An unpredictable number from the operating system, for ids. A predictable id could collide with
+/// the id of another process.
+///
+/// # Panics
+///
+/// Panics if the operating system has no randomness. Without it no id is safe to use.
+#[must_use]
+#[expect(clippy::panic, reason = "a weaker source would be used without notice")]
+pub fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|error| panic!("no randomness: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_depend_on_no_seed_of_the_process() {
+        let drawn = || {
+            fastrand::seed(7);
+            [random(), random()]
+        };
+        assert_ne!(drawn(), drawn());
     }
 }

@@ -15,6 +15,7 @@ use shardwright_coordination::{
     NameRunError, RegisterShardsError, RunConfig, RunLabel, RunName, RunQueryError, RunRecord,
     RunStatus, RunTransitionError,
 };
+use shardwright_engine::random;
 use shardwright_store::{StoreAddress, create_private_folder};
 use shardwright_worker::connector::{Connector, SharedConnector};
 use shardwright_worker::{create_run, first_shards};
@@ -270,7 +271,7 @@ impl Wanted<'_> {
         let ranges = connector.initial_ranges(wanted).await?;
         let source = self.source.clone();
         let description = Description::new(source, &fingerprint, options, results, &ranges);
-        let run = RunId::from_raw(fastrand::u64(1..));
+        let run = RunId::from_raw(random());
         let label = RunLabel { name, description: description.encode()?.into() };
         let may_replace = options.fresh || found.is_some();
         if let Err(refusal) = output.reserve(name, run, may_replace).await {
@@ -335,7 +336,7 @@ const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> 
 
 /// Cancels a run that was replaced.
 pub async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
-    let op = OpId::from_raw(fastrand::u64(..));
+    let op = OpId::from_raw(random());
     match coordinator.cancel_run(TENANT, replaced, op).await {
         Ok(_) => Ok(()),
         // It has ended, or was never created.

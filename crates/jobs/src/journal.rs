@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::{RESULT_MODE, result_options};
+use shardwright_engine::random;
 use shardwright_process::KeyText;
 use shardwright_worker::connector::{SkipReason, SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
@@ -109,7 +110,7 @@ struct State {
 impl ProcessJournal {
     /// A journal in a file of `folder`, both created at the first entry.
     pub fn new(folder: PathBuf, next: Arc<dyn Observer>) -> Arc<Self> {
-        let path = folder.join(format!("{PREFIX}{:016x}.jsonl", fastrand::u64(..)));
+        let path = folder.join(format!("{PREFIX}{:016x}.jsonl", random()));
         Arc::new(Self { path, state: Mutex::default(), next })
     }
 

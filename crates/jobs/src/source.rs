@@ -13,6 +13,7 @@ use shardwright_connectors::{
     LineConnector, LineOptions, ObjectUrl, PlainName, Separator, TreeConnector, TreeOptions,
     percent_decoded, spool,
 };
+use shardwright_engine::random;
 use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_process::KeyText;
 #[cfg(feature = "commands")]
@@ -304,7 +305,7 @@ async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
     let folder = state.join(SPOOL);
     create_private_folder(&folder)?;
     // Random, because processes of other machines may share the folder.
-    let arriving = folder.join(format!("{ARRIVING}{:016x}", fastrand::u64(..)));
+    let arriving = folder.join(format!("{ARRIVING}{:016x}", random()));
     spool(std::io::stdin(), &arriving).await.context("stdin cannot be stored")?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&arriving)?)?;

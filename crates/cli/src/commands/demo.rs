@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use shardwright_demo::{Fault, Load, LoadOptions, Recorded, Verdict};
+use shardwright_engine::random;
 
 use crate::arguments::demo::{DemoClusterArguments, DemoCommand};
 use crate::demo::{Event, Fleet, Mark, Movement, Phase, Reporter, Setup};
@@ -40,7 +41,7 @@ async fn show(
         store,
         trusted: trusted.clone(),
         // A new name each time, because the store may contain earlier demonstrations.
-        name: format!("demo-{:016x}", fastrand::u64(..)),
+        name: format!("demo-{:016x}", random()),
         nodes: arguments.nodes as usize,
         gates: arguments.gates as usize,
         shards: arguments.shards,

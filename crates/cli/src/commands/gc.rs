@@ -189,6 +189,7 @@ mod tests {
     use std::time::SystemTime;
 
     use shardwright_coordination::RunStatus;
+    use shardwright_engine::random;
     use shardwright_runs::keys::RunKeys;
     use shardwright_store::{Commit, Expect, Key, Store};
 
@@ -275,7 +276,7 @@ mod tests {
             let name = RunName::new("planted").unwrap();
             let label = RunLabel { name, description: planted.to_string().into_bytes().into() };
             let found = bench.coordinator.find_run(TENANT, name).await.unwrap();
-            let run = RunId::from_raw(fastrand::u64(1..));
+            let run = RunId::from_raw(random());
             bench.coordinator.name_run(TENANT, run, &label, found).await.unwrap();
             super::run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
             assert!(elsewhere.is_dir() && spool.is_dir(), "{}", path.display());

@@ -2,6 +2,7 @@
 
 use shardwright_contracts::OpId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunRecord, RunTransitionError};
+use shardwright_engine::random;
 use shardwright_jobs::TENANT;
 
 use crate::commands::runs::word;
@@ -33,7 +34,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let coordinator = store.open(OpenMode::Read).await?;
     let (run, _) = find(&coordinator, name).await?;
-    let op = OpId::from_raw(fastrand::u64(..));
+    let op = OpId::from_raw(random());
     let (changed, status, meaning) = match transition {
         Transition::Pause => {
             let changed = coordinator.pause_run(TENANT, run, op).await;

@@ -1,5 +1,6 @@
 use shardwright_contracts::{OpId, RunId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
+use shardwright_engine::random;
 use shardwright_jobs::TENANT;
 
 use crate::arguments::UnparkArguments;
@@ -43,7 +44,7 @@ pub(crate) async fn unpark_all(coordinator: &Coordinator, run: RunId) -> anyhow:
 /// Unparks shards.
 async fn unpark(coordinator: &Coordinator, run: RunId, shards: &[ShardId]) -> anyhow::Result<()> {
     for shard in shards {
-        let op = OpId::from_raw(fastrand::u64(..));
+        let op = OpId::from_raw(random());
         coordinator.unpark_shard(TENANT, ShardKey::new(run, *shard), op).await?;
     }
     Ok(())
