@@ -27,7 +27,7 @@ use shardwright_contracts::{CursorUpdate, LogicalTime, RunId, ShardId, ShardSpec
 use crate::error::reason::SplitInvalid;
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::guard::Context;
-use crate::record::{InvariantViolation, ShardHead, Spawned};
+use crate::record::{ShardHead, Spawned, assert_sound};
 
 /// A shard that a split makes and a driver inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +73,6 @@ fn emit(context: &Context<'_>, events: &mut EventCollector, kind: impl FnOnce() 
         at: context.now,
         kind: kind(),
     });
-}
-
-/// A record that breaks its invariants must not be stored, so the process stops.
-#[expect(clippy::panic, reason = "only a bug in an operation can get here")]
-pub(crate) fn assert_sound(check: Result<(), InvariantViolation>) {
-    if let Err(violation) = check {
-        panic!("{violation}");
-    }
 }
 
 /// Checks that a shard may spawn `additional` more, and returns the index of the first.

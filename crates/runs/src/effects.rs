@@ -54,6 +54,7 @@ pub(crate) fn commit(
     session: Option<SessionId>,
     reservation: Reservation,
 ) -> CommitBuilder {
+    draft.record.assert_invariants();
     let ShardAddress { tenant, key } = address;
     let progress = keys.progress(tenant, key);
     let mut commit = compare(keys, address, progress.clone(), current.basis)
@@ -101,6 +102,7 @@ pub(crate) fn insert(
     tenant: shardwright_contracts::TenantId,
     shard: &ShardRecord,
 ) -> CommitBuilder {
+    shard.assert_invariants();
     let key: ShardKey = shard.head.key;
     commit
         .put(keys.definition(tenant, key), DefinitionRecord::encode_of(shard))
@@ -142,4 +144,46 @@ pub(crate) fn after(
     };
     let basis = Basis { gate: before.basis.gate, progress: revision, owner };
     Loaded::new(record, before.gate, basis, revision, binding)
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::{
+        Cursor, CursorSemantics, CursorUpdate, RunId, ShardId, ShardSpec, ShardSpecRef, TenantId,
+    };
+    use shardwright_coordination::ShardHead;
+    use shardwright_engine::keyspace::Keyspace;
+
+    use super::*;
+
+    const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
+
+    fn inserted(shard: ShardId, parent: Option<ShardId>, last_key: &[u8]) {
+        let key = ShardKey::new(RunId::from_raw(1), shard);
+        let shard = ShardRecord {
+            head: ShardHead::new(TENANT, key, parent, CursorSemantics::Completed),
+            spec: ShardSpec::try_from_ref(ShardSpecRef::new(b"b", b"m", b"")).unwrap(),
+            cursor: Cursor::try_from_update(CursorUpdate::new(Some(last_key), None)).unwrap(),
+        };
+        let keys = RunKeys::new(Keyspace::default());
+        let _commit = insert(Commit::builder(), &keys, TENANT, &shard);
+    }
+
+    #[test]
+    fn sound_shards_are_inserted() {
+        inserted(ShardId::from_raw(1), None, b"c");
+        inserted(ShardId::from_raw(1).into_derived(), Some(ShardId::from_raw(1)), b"c");
+    }
+
+    #[test]
+    #[should_panic(expected = "a shard has a parent just when its id is a derived one")]
+    fn child_without_a_derived_id_is_not_stored() {
+        inserted(ShardId::from_raw(1), Some(ShardId::from_raw(2)), b"c");
+    }
+
+    #[test]
+    #[should_panic(expected = "a cursor stands in its shard's range")]
+    fn shard_with_a_cursor_outside_its_range_is_not_stored() {
+        inserted(ShardId::from_raw(1), None, b"z");
+    }
 }

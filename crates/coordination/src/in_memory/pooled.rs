@@ -1,8 +1,7 @@
 use shardwright_contracts::{ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
 use super::byte_budget::ByteBudget;
-use crate::ops::assert_sound;
-use crate::record::{Park, ShardHead, ShardState, check_cursor};
+use crate::record::{Park, ShardHead, ShardState, assert_sound, check_cursor};
 
 /// A shard's range and metadata in a slab.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 use shardwright_contracts::{LogicalTime, OpId};
 
-use super::{RunCall, assert_sound};
+use super::RunCall;
 use crate::error::RunTransitionError;
 use crate::error::reason::{RunTerminal, WrongStatus};
 use crate::events::{EventCollector, EventKind};
@@ -88,7 +88,7 @@ pub fn change_run(
         RunChange::Resume => record.paused = false,
     }
     record.op_log.record(attempt, call.now);
-    assert_sound(record.check_invariants());
+    record.assert_invariants();
     if record.status.is_terminal() || record.paused != was_paused {
         call.emit(record.run, events, || change.event());
     }

@@ -2,7 +2,7 @@
 
 use shardwright_contracts::{InitialShardInput, OpId, RunId, ShardId, validate_manifest};
 
-use super::{RunCall, assert_sound};
+use super::RunCall;
 use crate::error::reason::{ConfigMismatch, RunAlreadyExists, WrongStatus};
 use crate::error::{CreateRunError, RegisterShardsError};
 use crate::events::{EventCollector, EventKind};
@@ -38,7 +38,7 @@ pub fn create_run(
         root_shards: Vec::new(),
         op_log: RunOpLog::new(),
     };
-    assert_sound(record.check_invariants());
+    record.assert_invariants();
     call.emit(run, events, || EventKind::RunCreated);
     Ok(record)
 }
@@ -115,7 +115,7 @@ impl RegisterPending {
         record.status = RunStatus::Active;
         record.root_shards = self.root_shards;
         record.op_log.record(self.attempt, call.now);
-        assert_sound(record.check_invariants());
+        record.assert_invariants();
         call.emit(record.run, events, || EventKind::RunActivated { shard_count });
     }
 }

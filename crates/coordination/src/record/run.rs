@@ -3,7 +3,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_contracts::{CursorSemantics, FenceEpoch, LogicalTime, RunId, ShardId, TenantId};
 
-use super::{InvariantViolation, ensure};
+use super::{InvariantViolation, assert_sound, ensure};
 use crate::op_log::RunOpLog;
 use crate::status::RunStatus;
 
@@ -148,5 +148,14 @@ impl RunRecord {
         )?;
         let times = || self.op_log.entries().map(|entry| entry.executed_at);
         ensure(times().is_sorted(), "the op log is in order of time")
+    }
+
+    /// Asserts all invariants of a run. A driver does so before it stores one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is violated, which only a bug can cause.
+    pub fn assert_invariants(&self) {
+        assert_sound(self.check_invariants());
     }
 }

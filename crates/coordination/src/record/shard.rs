@@ -6,7 +6,7 @@ use shardwright_contracts::{
     ShardSpec, ShardSpecRef, SlabFull, TenantId,
 };
 
-use super::{InvariantViolation, ensure};
+use super::{InvariantViolation, assert_sound, ensure};
 use crate::lease::LeaseHolder;
 use crate::op_log::OpLog;
 use crate::status::{ParkReason, ShardStatus};
@@ -219,6 +219,15 @@ impl<const LOG: usize> ShardRecord<LOG> {
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         self.head.check_invariants()?;
         check_cursor(self.spec.as_spec_ref(), self.cursor.as_update())
+    }
+
+    /// Asserts all invariants of a shard. A driver does so before it stores one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is violated, which only a bug can cause.
+    pub fn assert_invariants(&self) {
+        assert_sound(self.check_invariants());
     }
 }
 
