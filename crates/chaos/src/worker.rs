@@ -105,6 +105,7 @@ async fn connect(arguments: &WorkerArguments) -> AsyncEtcdCoordinator {
     };
     let config = EngineConfig {
         skew_allowance_ms: SKEW_MS,
+        clock_mark_interval_ms: SKEW_MS,
         sessions: LeaseBinding::Session { ttl: Duration::from_secs(SESSION_SECONDS) },
         quota_block: 4,
         ..EngineConfig::default()

@@ -10,7 +10,7 @@ use shardwright_engine::transact::Driver;
 use shardwright_store::{AnyStore, Store};
 
 use crate::collection;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, OpenError};
 use crate::keys::RunKeys;
 use crate::ownership::OwnerSession;
 use crate::publish::{EventStream, Publisher};
@@ -48,7 +48,7 @@ impl StoredCoordinator {
         env: impl Env,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, StoreOpenError> {
+    ) -> Result<Self, OpenError> {
         Self::open_erased(AnyStore::new(store), Arc::new(env), keys, config).await
     }
 
@@ -57,9 +57,11 @@ impl StoredCoordinator {
         env: Arc<dyn Env>,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, StoreOpenError> {
+    ) -> Result<Self, OpenError> {
+        config.check()?;
         let floor = setup::set_up(&store, &keys).await?;
-        let mark = setup::load::<ClockMarkRecord>(&store, &keys.clock()).await?;
+        let mark = setup::load::<ClockMarkRecord>(&store, &keys.clock()).await;
+        let mark = mark.map_err(StoreOpenError::from)?;
         let mark = mark.map(|(mark, found)| (mark, found.revision));
         let interval_ms = config.clock_mark_interval_ms;
         let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);

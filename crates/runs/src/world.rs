@@ -11,7 +11,6 @@ use std::path::Path;
 
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::setup::StoreOpenError;
 #[cfg(feature = "etcd")]
 use shardwright_store::StoreError;
 #[cfg(feature = "etcd")]
@@ -19,7 +18,7 @@ use shardwright_store::etcd::{EtcdOptions, EtcdStore};
 use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 
 pub use self::blocking::{Blocking, BlockingError};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, OpenError};
 use crate::coordinator::StoredCoordinator;
 
 /// The run protocol in a folder of this machine, for any number of processes.
@@ -34,9 +33,9 @@ pub enum FileCoordinatorError {
     /// The file store cannot be opened.
     #[error(transparent)]
     Store(#[from] FileOpenError),
-    /// The content of the store cannot be used.
+    /// The configuration is invalid, or the content of the store cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] StoreOpenError),
+    Coordinator(#[from] OpenError),
 }
 
 impl FileCoordinator {
@@ -66,9 +65,9 @@ pub enum EtcdError {
     /// The cluster does not answer, or rejects the client.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The content of the store cannot be used.
+    /// The configuration is invalid, or the content of the store cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] StoreOpenError),
+    Coordinator(#[from] OpenError),
 }
 
 #[cfg(feature = "etcd")]

@@ -12,7 +12,15 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Longest time that a starting clock may be ahead of its wall clock.
 fn interval_ms() -> u64 {
-    Site::config().clock_mark_interval_ms
+    config().clock_mark_interval_ms
+}
+
+fn config() -> EngineConfig {
+    EngineConfig { sessions: Site::config().sessions, ..EngineConfig::on_one_machine() }
+}
+
+fn opened(site: &Site) -> Engine {
+    site.engine_over(site.store.clone(), config())
 }
 
 /// Reads the clock by the deadline of a new lease.
@@ -30,7 +38,7 @@ fn mark(site: &Site) -> LogicalTime {
 #[test]
 fn clock_follows_the_wall_clock_and_never_goes_back() {
     let site = Site::new();
-    let engine = site.engine();
+    let engine = opened(&site);
     site.run(start(&engine, 1));
     let mut last = site.run(time(&engine, 0));
     assert_eq!(last, site.world.now().as_millis());
@@ -51,7 +59,7 @@ fn clock_follows_the_wall_clock_and_never_goes_back() {
 #[test]
 fn clock_advances_while_the_wall_clock_is_behind() {
     let site = Site::new();
-    let engine = site.engine();
+    let engine = opened(&site);
     site.run(start(&engine, 1));
     let before = site.run(time(&engine, 0));
     site.world.set_wall_clock_offset(-86_400_000);
@@ -63,7 +71,7 @@ fn clock_advances_while_the_wall_clock_is_behind() {
 #[test]
 fn frequent_reads_do_not_stop_the_clock() {
     let site = Site::new();
-    let engine = site.engine();
+    let engine = opened(&site);
     site.run(start(&engine, 1));
     let before = site.run(time(&engine, 0));
     site.world.set_wall_clock_offset(-60_000);
@@ -77,13 +85,13 @@ fn frequent_reads_do_not_stop_the_clock() {
 #[test]
 fn clock_never_goes_back_across_restarts() {
     let site = Site::new();
-    let first = site.engine();
+    let first = opened(&site);
     site.run(start(&first, 1));
     let mut last = site.run(time(&first, 0));
     drop(first);
     for off_ms in [-1_000_000, -500_000, 0, -999_999] {
         site.world.set_wall_clock_offset(off_ms);
-        let engine = site.engine();
+        let engine = opened(&site);
         for _ in 0..3 {
             site.world.advance(100);
             let now = site.run(time(&engine, 0));
@@ -98,8 +106,8 @@ fn clock_never_goes_back_across_restarts() {
 fn clock_ahead_waits_for_the_wall_clock() {
     for step in [10, 700, 5_000] {
         let site = Site::new();
-        site.run(start(&site.engine(), 1));
-        let engine = site.engine();
+        site.run(start(&opened(&site), 1));
+        let engine = opened(&site);
         let first = site.run(time(&engine, 0));
         assert!(first > site.world.now().as_millis(), "the clock does not start ahead");
         let stored = mark(&site);
@@ -116,9 +124,9 @@ fn clock_ahead_waits_for_the_wall_clock() {
 fn repeated_starts_do_not_advance_the_clock() {
     for pause in [0, 2, 100, 999] {
         let site = Site::new();
-        site.run(start(&site.engine(), 1));
+        site.run(start(&opened(&site), 1));
         for start in 0..50 {
-            let engine = site.engine();
+            let engine = opened(&site);
             for _ in 0..2 {
                 let (returned, wall_clock) =
                     (site.run(time(&engine, 0)), site.world.now().as_millis());
@@ -137,10 +145,7 @@ fn repeated_starts_do_not_advance_the_clock() {
 #[test]
 fn starting_coordinator_takes_no_renewed_lease() {
     let site = Site::new();
-    let config =
-        EngineConfig { sessions: Site::config().sessions, ..EngineConfig::on_one_machine() };
-    let engine = || site.engine_over(site.store.clone(), config);
-    let holder = engine();
+    let holder = opened(&site);
     site.run(start(&holder, 1));
     let lease = site.run(acquire(&holder, 0, 1));
     let mut lease_end = lease.deadline();
@@ -148,7 +153,7 @@ fn starting_coordinator_takes_no_renewed_lease() {
         site.world.advance(LEASE_MS / 4);
         lease_end = site.run(holder.renew(TENANT, &lease)).unwrap().new_deadline;
         for _ in 0..10 {
-            let taken = site.run(engine().acquire_and_restore(TENANT, shard(0), worker(2)));
+            let taken = site.run(opened(&site).acquire_and_restore(TENANT, shard(0), worker(2)));
             assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
             site.world.advance(2);
         }
@@ -157,7 +162,7 @@ fn starting_coordinator_takes_no_renewed_lease() {
     site.world.advance(LEASE_MS - 20 - interval_ms() / 2);
     site.run(list(&holder));
     assert!(mark(&site) > lease_end, "the mark is not after the end of the lease");
-    let taken = site.run(engine().acquire_and_restore(TENANT, shard(0), worker(2)));
+    let taken = site.run(opened(&site).acquire_and_restore(TENANT, shard(0), worker(2)));
     assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
     site.run(holder.renew(TENANT, &lease)).unwrap();
 }
@@ -165,19 +170,19 @@ fn starting_coordinator_takes_no_renewed_lease() {
 #[test]
 fn clock_recovers_from_a_wrong_wall_clock() {
     let site = Site::new();
-    site.run(start(&site.engine(), 1));
+    site.run(start(&opened(&site), 1));
     site.world.set_wall_clock_offset(HOUR_MS as i64);
-    let misled = site.run(time(&site.engine(), 0));
+    let misled = site.run(time(&opened(&site), 0));
     assert!(misled >= site.world.now().as_millis() + HOUR_MS);
     site.world.set_wall_clock_offset(0);
     // The mark is an interval ahead of the wrong wall clock.
     let most = misled + interval_ms();
     let begun = site.world.now().as_millis();
-    let engine = site.engine();
+    let engine = opened(&site);
     let mut last = misled;
     while site.world.now().as_millis() < begun + 2 * HOUR_MS + 4 * interval_ms() {
         let half = (site.world.now().as_millis() - begun) / 2;
-        for returned in [site.run(time(&engine, 0)), site.run(time(&site.engine(), 0))] {
+        for returned in [site.run(time(&engine, 0)), site.run(time(&opened(&site), 0))] {
             assert!(returned >= last, "{last} and then {returned}");
             assert!(returned <= (most + half).max(site.world.now().as_millis() + interval_ms()));
         }
@@ -185,14 +190,14 @@ fn clock_recovers_from_a_wrong_wall_clock() {
         site.world.advance(7_777);
     }
     assert_eq!(site.run(time(&engine, 0)), site.world.now().as_millis());
-    let next = site.run(time(&site.engine(), 0));
+    let next = site.run(time(&opened(&site), 0));
     assert!(next <= site.world.now().as_millis() + interval_ms());
 }
 
 #[test]
 fn running_clock_follows_one_that_is_far_ahead() {
     let site = Site::new();
-    let (right, misled) = (site.engine(), site.engine());
+    let (right, misled) = (opened(&site), opened(&site));
     site.run(start(&right, 2));
     site.world.set_wall_clock_offset(HOUR_MS as i64);
     site.run(time(&misled, 0));

@@ -114,8 +114,8 @@ fn nothing_is_added_to_a_marked_run() {
     let config = crate::site::run_config();
     site.run(engine.create_run(TENANT, RUN, config)).unwrap();
     site.world.advance(10);
-    // The process dies right after the mark.
-    store.always_after(0, Reaction::HangAfter);
+    // The process dies right after the marks of the clock and of the run.
+    store.always_after(1, Reaction::HangAfter);
     assert!(site.world.run_or_drop(collect(&engine)).is_none());
     let next = site.engine();
     let manifest = crate::site::Manifest::of(2);

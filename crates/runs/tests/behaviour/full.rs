@@ -56,6 +56,8 @@ fn full_store_deletes_shards_first_and_the_run_later() {
     site.run(start(&engine, 40));
     site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
     site.world.advance(10);
+    // The clock needs a mark to reach the end of the retention.
+    site.run(list(&engine));
     store.always_after(0, Reaction::RefusePuts);
     let mut collected = Vec::new();
     let outcome = site.run(engine.collect_into(AT_ONCE, &mut collected));

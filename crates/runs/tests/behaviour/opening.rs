@@ -1,12 +1,16 @@
 //! Opening a store: format, generation, and a full store.
 
+use std::time::Duration;
+
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
     CheckpointError, ClaimError, CompleteError, InfraError, RenewError, SplitRequestError,
 };
 use shardwright_engine::codec::{FormatRecord, Record};
-use shardwright_runs::{StoreOpenError, StoredCoordinator};
+use shardwright_runs::{
+    EngineConfig, EngineConfigError, LeaseBinding, OpenError, StoreOpenError, StoredCoordinator,
+};
 use shardwright_store::{Commit, Expect, Store};
 
 use crate::flaky::{FlakyStore, Reaction};
@@ -25,7 +29,34 @@ fn store_of_a_later_format_is_refused() {
     let (store, env) = (site.store.clone(), site.world.clone());
     let opened =
         site.run(StoredCoordinator::open(store, env, site.keys.keyspace().clone(), Site::config()));
-    assert_eq!(opened.err(), Some(StoreOpenError::NewerFormat { found: 2, known: 1 }));
+    assert_eq!(opened.err(), Some(StoreOpenError::NewerFormat { found: 2, known: 1 }.into()));
+}
+
+#[test]
+fn invalid_configuration_is_refused() {
+    let site = Site::new();
+    let refusal = |config| {
+        let (store, env) = (site.store.clone(), site.world.clone());
+        let keys = site.keys.keyspace().clone();
+        site.run(StoredCoordinator::open(store, env, keys, config)).err()
+    };
+    let default = EngineConfig::default();
+    let sessions = LeaseBinding::Session { ttl: Duration::ZERO };
+    let below = EngineConfigError::SkewBelowMarkInterval {
+        skew_allowance_ms: 999,
+        clock_mark_interval_ms: 1_000,
+    };
+    for (config, expected) in [
+        (EngineConfig { sessions, ..default }, EngineConfigError::ZeroSessionTtl),
+        (EngineConfig { max_children_per_op: 0, ..default }, EngineConfigError::ZeroChildren),
+        (EngineConfig { skew_allowance_ms: 999, ..default }, below),
+    ] {
+        assert_eq!(refusal(config), Some(expected.into()), "{config:?}");
+    }
+    assert_eq!(site.key_names(), Vec::<String>::new(), "something was written");
+    for config in [default, EngineConfig::on_one_machine(), Site::config()] {
+        assert_eq!(refusal(config), None, "{config:?}");
+    }
 }
 
 #[test]
@@ -36,7 +67,8 @@ fn opening_ends_if_all_outcomes_stay_unknown() {
     let (env, keys) = (site.world.clone(), site.keys.keyspace().clone());
     let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
     let error = opened.err();
-    assert!(matches!(error, Some(StoreOpenError::Store(InfraError::Unknown { .. }))), "{error:?}");
+    let Some(OpenError::Store(StoreOpenError::Store(error))) = error else { panic!("{error:?}") };
+    assert!(matches!(error, InfraError::Unknown { .. }), "{error:?}");
     assert!(store.commits() < 10, "{}", store.commits());
 }
 

@@ -45,6 +45,7 @@ impl Site {
     pub(crate) fn config() -> EngineConfig {
         EngineConfig {
             skew_allowance_ms: 0,
+            clock_mark_interval_ms: 0,
             quota_block: 1,
             sessions: LeaseBinding::Session { ttl: SESSION },
             ..EngineConfig::default()

@@ -32,6 +32,7 @@ use shardwright_store::memory::MemoryStore;
 pub(crate) fn exact() -> EngineConfig {
     EngineConfig {
         skew_allowance_ms: 0,
+        clock_mark_interval_ms: 0,
         quota_block: 1,
         sessions: LeaseBinding::Session { ttl: Duration::from_secs(3_600) },
         ..EngineConfig::default()

@@ -35,12 +35,13 @@ impl Settings {
             true => LeaseBinding::Session { ttl: Duration::from_millis(rng.between(250, 900)) },
             false => LeaseBinding::Deadline,
         };
+        let (over_ms, clock_mark_interval_ms) = (rng.between(0, 120), rng.between(20, 200));
         let engine = EngineConfig {
             limits: ShardLimits { per_tenant, total },
             quota_block: rng.between(1, 12),
-            skew_allowance_ms: rng.between(0, 120),
+            skew_allowance_ms: clock_mark_interval_ms + over_ms,
             sessions,
-            clock_mark_interval_ms: rng.between(20, 200),
+            clock_mark_interval_ms,
             event_capacity: 8,
             ..EngineConfig::default()
         };

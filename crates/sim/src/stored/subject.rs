@@ -168,6 +168,7 @@ impl Subject for Stored {
         let mut config = subject.settings.engine;
         if subject.bug == Some(StoredBug::SkewIgnored) {
             config.skew_allowance_ms = 0;
+            config.clock_mark_interval_ms = 0;
         }
         let (opened, clock) = (director.opening(process), director.clock.clone());
         director.clock.spawn(TaskOwner::Process(process), async move {

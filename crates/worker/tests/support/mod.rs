@@ -137,8 +137,13 @@ pub(crate) async fn start_on(
     limits: ShardLimits,
 ) -> Coordinator {
     let quota_block = if limits == ShardLimits::default() { 64 } else { 1 };
-    let config =
-        EngineConfig { limits, quota_block, skew_allowance_ms: 0, ..EngineConfig::default() };
+    let config = EngineConfig {
+        limits,
+        quota_block,
+        skew_allowance_ms: 0,
+        clock_mark_interval_ms: 0,
+        ..EngineConfig::default()
+    };
     let coordinator =
         StoredCoordinator::open(store.clone(), env(), Keyspace::default(), config).await.unwrap();
     let bounds: Vec<Vec<u8>> = (0..=shards).map(|cut| key(cut * count / shards)).collect();
@@ -159,7 +164,8 @@ pub(crate) async fn start_on(
 
 /// A second process on the same store.
 pub(crate) async fn join(coordinator: &Coordinator) -> Coordinator {
-    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let config =
+        EngineConfig { skew_allowance_ms: 0, clock_mark_interval_ms: 0, ..EngineConfig::default() };
     let store = coordinator.store().clone();
     StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap()
 }

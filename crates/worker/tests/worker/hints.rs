@@ -85,7 +85,8 @@ impl Connector for Keys {
 
 /// A run whose first shards are what `stage` adds to a builder.
 async fn start(stage: impl FnOnce(&mut Builder<'_>)) -> Coordinator {
-    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let config =
+        EngineConfig { skew_allowance_ms: 0, clock_mark_interval_ms: 0, ..EngineConfig::default() };
     let coordinator =
         StoredCoordinator::open(memory(), env(), Keyspace::default(), config).await.unwrap();
     let mut arena = ShardArena::new(8, 4_096);

@@ -50,7 +50,8 @@ async fn work_with_late_answer(
     let coordinator = start_on(&store, 50, 1, Completed, LEASE_MS, limits).await;
     let (_folder, sink) = sink();
     let store = store.client(Arc::new(LateAnswer));
-    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let config =
+        EngineConfig { skew_allowance_ms: 0, clock_mark_interval_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
     let worker = worker_with(backend, handler, &sink)

@@ -109,7 +109,8 @@ async fn work_with_lost_answer(
 ) -> RunOutcome {
     let hooks = LosesAnswer::of(matches);
     let store = store.client(Arc::clone(&hooks));
-    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let config =
+        EngineConfig { skew_allowance_ms: 0, clock_mark_interval_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
     let reconnects = Reconnects { hooks: Arc::clone(&hooks), journal: journal.clone() };

@@ -84,7 +84,7 @@ impl Setting {
             claim_cooldown_interval_ms: self.cooldown_ms,
             skew_allowance_ms: 0,
             sessions: if self.is_bound { bound } else { LeaseBinding::Deadline },
-            clock_mark_interval_ms: 20,
+            clock_mark_interval_ms: 0,
             ..EngineConfig::default()
         }
     }
