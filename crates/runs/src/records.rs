@@ -94,14 +94,15 @@ record! { RunProtocol:
         reserved: u64,
     }
 
-    /// Registration in progress, which only the same registration can resume.
+    /// Registration in progress, which only the same registration can resume, or its removal by a
+    /// cancellation.
     ///
     /// `Debug` omits the fingerprint: a reader could test guesses of the registered shards on it.
     #[derive(Copy)]
     StageRecord: RecordKind::Stage {
-        /// Id of the registration.
+        /// Id of the operation.
         op: OpId,
-        /// Fingerprint of what it registers.
+        /// Fingerprint of its parameters.
         payload_hash: u64,
     } shows(op)
 

@@ -4,7 +4,7 @@
 //! operation's id. The shards are written behind it, where no reader looks while the run is
 //! initializing. A last commit starts the run and deletes the stage. Every commit in between
 //! compares the stage and the run, so late and overtaken commits write nothing. Repeating the
-//! operation continues where it stopped.
+//! operation continues where it stopped. Cancelling the run removes stage and shards first.
 //!
 //! If the run is created with its shards, the first of these commits creates it and reserves its
 //! shards.
@@ -25,7 +25,7 @@ use shardwright_coordination::{
 use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
-use shardwright_engine::transact;
+use shardwright_engine::transact::{self, Settled};
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Store, StoreLimits};
 
 use self::transaction::{Ended, Registration};
@@ -221,24 +221,75 @@ impl StoredCoordinator {
         reservation.add_to(commit)
     }
 
-    /// Deletes what another registration left behind, except keys that are written again.
-    async fn clear(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
-        let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
+    /// Deletes what another registration left behind, except the shards that are written again;
+    /// false if the stage was replaced.
+    async fn clear(
+        &self,
+        address: RunAddress,
+        kept: &[ShardRecord],
+        stage_at: Revision,
+        operation: Operation,
+    ) -> Result<bool, InfraError> {
+        let (keys, RunAddress { tenant, run }) = (&self.core.keys, address);
         let guard = (keys.stage(tenant, run), Expect::At(stage_at));
         let gate = keys.gate(tenant, run);
         let of_shard = |shard: &ShardRecord| {
             let key = shard.head.key;
             [keys.definition(tenant, key), keys.progress(tenant, key), keys.open(tenant, key)]
         };
-        let own: BTreeSet<Key> = plan.shards.iter().flat_map(of_shard).collect();
-        let range = DeleteRange { address: plan.address(), since: stage_at, guard };
-        let is_left = |key: &Key| *key != gate && !own.contains(key);
+        let kept: BTreeSet<Key> = kept.iter().flat_map(of_shard).collect();
+        let range = DeleteRange { address, since: stage_at, guard };
+        let is_left = |key: &Key| *key != gate && !kept.contains(key);
         for keys in [keys.shards(tenant, run), keys.view(tenant, run)] {
-            if !self.core.delete_range(&range, &keys, is_left, plan.operation).await? {
+            if !self.core.delete_range(&range, &keys, is_left, operation).await? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Removes an unfinished registration before its run is cancelled, and makes the cancelling
+    /// commit return the reservation. None if the registration has continued meanwhile.
+    ///
+    /// The cancellation replaces the stage, so that the registration can write nothing more. If it
+    /// is interrupted, the run is still initializing, and any cancellation or registration resumes.
+    pub(crate) async fn drop_registration(
+        &self,
+        address: RunAddress,
+        run_at: Revision,
+        cancelling: StageRecord,
+        cancel: CommitBuilder,
+        operation: Operation,
+    ) -> Result<Option<CommitBuilder>, InfraError> {
+        let (keys, RunAddress { tenant, run }) = (&self.core.keys, address);
+        let stage_key = keys.stage(tenant, run);
+        let (found, _) = self.core.load_one(&stage_key, operation).await?;
+        let Some(found) = found else {
+            return Ok(Some(cancel.expect(stage_key, Expect::Absent)));
+        };
+        let is_ours = StageRecord::decode(&found.value).is_ok_and(|stage| stage == cancelling);
+        let stage_at = if is_ours {
+            found.revision
+        } else {
+            let replace = Commit::builder()
+                .expect(keys.run(tenant, run), Expect::At(run_at))
+                .expect(stage_key.clone(), Expect::At(found.revision))
+                .put(stage_key.clone(), cancelling.encode());
+            let replace = transact::build(operation, replace)?;
+            match self.core.settle_run(address, &replace, operation).await {
+                Ok(Settled::Stored(at)) => at,
+                // A stage alone ends nothing, so its outcome need not be known.
+                Ok(Settled::Conflict(_) | Settled::Overtaken(_))
+                | Err(InfraError::Unknown { .. }) => return Ok(None),
+                Ok(settled) => return Err(settled.into_failure(operation)),
+                Err(error) => return Err(error),
+            }
+        };
+        if !self.clear(address, &[], stage_at, operation).await? {
+            return Ok(None);
+        }
+        let cancel = cancel.expect(stage_key.clone(), Expect::At(stage_at)).delete(stage_key);
+        self.core.return_shards(tenant, run, cancel, operation).await.map(Some)
     }
 
     /// Writes the shards behind the stage; false if the stage was replaced.

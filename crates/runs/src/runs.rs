@@ -8,7 +8,7 @@ use shardwright_coordination::operation::{
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
     CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError, OpLog,
-    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord,
+    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord, RunStatus,
     RunTransition, RunTransitionError, ShardRecord, ShardSummary,
 };
 use shardwright_engine::codec::Record;
@@ -16,9 +16,10 @@ use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
+use crate::collection::RunAddress;
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::reading::StoredRun;
-use crate::records::{RunHeadRecord, RunStateRecord};
+use crate::records::{RunHeadRecord, RunStateRecord, StageRecord};
 
 const CREATE: Operation = operation!("create_run");
 
@@ -137,8 +138,8 @@ impl StoredCoordinator {
         Ok(outcome)
     }
 
-    /// The progress that a change needs; none if the run is being deleted. A replayed change needs
-    /// no count.
+    /// The progress that a change needs; none if the run is being deleted. A change that is
+    /// replayed or refused needs no count.
     async fn progress_for(
         &self,
         change: RunTransition,
@@ -146,7 +147,8 @@ impl StoredCoordinator {
         now: LogicalTime,
         op: OpId,
     ) -> Result<Option<RunProgress>, InfraError> {
-        if change != RunTransition::Complete || is_logged(&found.record, op) {
+        let is_active = found.record.status == RunStatus::Active;
+        if change != RunTransition::Complete || !is_active || is_logged(&found.record, op) {
             return Ok(Some(RunProgress::default()));
         }
         self.core.progress_of(found, now, operation_of(change)).await
@@ -314,6 +316,10 @@ impl Transaction for Transition<'_> {
             Ok(outcome @ IdempotentOutcome::Executed(())) => {
                 let commit = core.changed(&record, found.at, before);
                 let logged = newly_logged(&found.record.op_log, &record.op_log);
+                let commit = match self.without_registration(found, logged, commit).await? {
+                    Some(commit) => commit,
+                    None => return Ok(Decision::Reload),
+                };
                 let (at, record) = (found.at, Some(record));
                 Ok(Decision::Commit(commit, Changed { at, record, logged, events, outcome }))
             }
@@ -349,6 +355,27 @@ impl Transaction for Transition<'_> {
         core.note_stored(self.call.tenant, self.run, stored);
         core.publisher.publish(events);
         (record, outcome)
+    }
+}
+
+impl Transition<'_> {
+    /// Removes the unfinished registration of a run that is cancelled; none if it has continued.
+    async fn without_registration(
+        &self,
+        StoredRun { record, at, .. }: &StoredRun,
+        logged: Option<OpLogEntry>,
+        commit: CommitBuilder,
+    ) -> Result<Option<CommitBuilder>, InfraError> {
+        let Some(OpLogEntry { op, payload_hash, .. }) =
+            logged.filter(|_| record.status == RunStatus::Initializing)
+        else {
+            return Ok(Some(commit));
+        };
+        let address = RunAddress { tenant: record.tenant, run: record.run };
+        let cancelling = StageRecord { op, payload_hash };
+        let dropped =
+            self.backend.drop_registration(address, *at, cancelling, commit, self.operation());
+        dropped.await
     }
 }
 

@@ -225,7 +225,9 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
             },
         };
         // The process that stored the stage may have died before it deleted everything.
-        if stage.is_some() && !backend.clear(plan, stage_at).await? {
+        if stage.is_some()
+            && !backend.clear(plan.address(), &plan.shards, stage_at, plan.operation).await?
+        {
             return Ok(Next::Reload);
         }
         if !backend.write_shards(plan, stage_at).await? {

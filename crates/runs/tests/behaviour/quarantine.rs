@@ -26,6 +26,7 @@ pub(crate) async fn delete(site: &Site, key: Key) {
 
 /// A commit that expects a key as it is stored.
 async fn found(site: &Site, key: &Key) -> CommitBuilder {
+    site.note_damaged();
     let found = site.store.load(std::slice::from_ref(key)).await.unwrap();
     let at = found.values[0].as_ref().unwrap().revision;
     Commit::builder().expect(key.clone(), Expect::At(at))

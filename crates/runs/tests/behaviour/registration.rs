@@ -1,6 +1,8 @@
 //! Registrations of many commits resume after a crash.
 
-use shardwright_coordination::error::reason::{RunNotFound, ShardNotFound, WrongStatus};
+use shardwright_coordination::error::reason::{
+    RunNotFound, RunTerminal, ShardNotFound, WrongStatus,
+};
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, CreateRunWithShardsError, EventKind,
     IdempotentOutcome, InfraError, RegisterShardsError, RunProgress, RunQueryError, RunStatus,
@@ -10,7 +12,7 @@ use shardwright_runs::{Delivery, EngineConfig, RunAddress};
 use shardwright_store::StoreLimits;
 use shardwright_store::memory::MemoryStore;
 
-use crate::flaky::{FlakyStore, Reaction};
+use crate::flaky::{FlakyStore, Reaction, YieldingStore};
 use crate::site::{Engine, Manifest, RUN, Site, TENANT, list, op, run_config, shard, worker};
 
 /// So small that a manifest needs many commits.
@@ -218,7 +220,10 @@ fn run_without_room_for_its_shards_is_not_created() {
         let engine = site.engine_over(store, config);
         let mut events = engine.subscribe();
         let refusal = site.run(make(&engine, 1)).unwrap_err();
-        assert_eq!(refusal, "20 more would exceed the tenant's limit of 19 shards");
+        assert_eq!(
+            refusal,
+            "20 more than the existing 0 would exceed the tenant's limit of 19 shards"
+        );
         let found = site.run(engine.get_run(TENANT, RUN));
         assert!(matches!(found, Err(RunQueryError::RunNotFound(_))), "{found:?}");
         assert!(site.key_names().iter().all(|key| !key.contains("run")), "{:?}", site.key_names());
@@ -322,4 +327,94 @@ fn cancelled_run_gets_no_more_shards() {
     let before = site.key_names();
     assert_eq!(site.run(store.deliver_late()), 0);
     assert_eq!(site.key_names(), before);
+}
+
+/// Keys of a run that was cancelled before it had a registration.
+fn cancelled_unregistered() -> Vec<String> {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+    site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
+    site.key_names()
+}
+
+#[test]
+fn cancelling_removes_an_unfinished_registration() {
+    let expected = cancelled_unregistered();
+    for reaction in [Reaction::HangBefore, Reaction::HangAfter] {
+        let (mut deaths, mut cancelled) = (0, 0);
+        while let Some(site) = dead_at(deaths, reaction, FEW_WRITES) {
+            deaths += 1;
+            let (engine, _) = small(&site, FEW_WRITES);
+            let was_active =
+                site.run(engine.get_run(TENANT, RUN)).unwrap().status == RunStatus::Active;
+            site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
+            if was_active {
+                continue;
+            }
+            assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
+            let acquired = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+            assert_eq!(acquired, Err(ShardNotFound { key: shard(0) }.into()));
+            let completed = site.run(engine.complete_run(TENANT, RUN, op(3)));
+            let status = RunStatus::Cancelled;
+            assert_eq!(completed, Err(RunTerminal { run: RUN, status }.into()));
+            let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
+            assert_eq!(progress, RunProgress::default());
+            cancelled += 1;
+        }
+        assert!(cancelled > 4, "too few cancellations: {cancelled}");
+    }
+}
+
+#[test]
+fn interrupted_cancellation_resumes() {
+    let expected = cancelled_unregistered();
+    for reaction in [Reaction::HangBefore, Reaction::HangAfter] {
+        for cancels_again in [true, false] {
+            let (mut deaths, mut died) = (0, true);
+            while died {
+                let site = dead_at(6, Reaction::HangAfter, FEW_WRITES).unwrap();
+                let (engine, store) = small(&site, FEW_WRITES);
+                store.always_after(deaths, reaction);
+                let cancel = engine.cancel_run(TENANT, RUN, op(2));
+                died = site.world.run_or_drop(cancel).is_none();
+                site.audit();
+                let (engine, _) = small(&site, FEW_WRITES);
+                let status = site.run(engine.get_run(TENANT, RUN)).unwrap().status;
+                if cancels_again {
+                    let again = site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
+                    assert_eq!(again.is_replay(), status == RunStatus::Cancelled);
+                    assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
+                } else if status == RunStatus::Initializing {
+                    site.run(register(&engine, 20, 1)).unwrap();
+                    assert_eq!(site.run(list(&engine)).len(), 20);
+                }
+                deaths += 1;
+            }
+            assert!(deaths > 4, "too few commits: {deaths}");
+        }
+    }
+}
+
+#[test]
+fn cancellation_and_registration_never_mix() {
+    let (mut begun, mut cancelled) = (0, 0);
+    for seed in 0..100 {
+        let site = dead_at(seed as usize % 5, Reaction::HangAfter, FEW_WRITES).unwrap();
+        let few = || FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
+        let one = site.engine_over(YieldingStore(few()), Site::config());
+        let other = site.engine_over(YieldingStore(few()), Site::config());
+        let cancel = one.cancel_run(TENANT, RUN, op(2));
+        let (a, b) = site.race(seed, cancel, register(&other, 11, 3));
+        let status = site.run(one.get_run(TENANT, RUN)).unwrap().status;
+        let shards = site.run(list(&one)).len();
+        match (a, b) {
+            (Ok(_), Ok(_)) => assert_eq!((status, shards), (RunStatus::Cancelled, 11)),
+            (Ok(_), Err(_)) => assert_eq!((status, shards), (RunStatus::Cancelled, 0)),
+            (a, b) => panic!("seed {seed}: {a:?} and {b:?}"),
+        }
+        begun += usize::from(shards > 0);
+        cancelled += usize::from(shards == 0);
+    }
+    assert!(begun > 5 && cancelled > 5, "{begun} begun, {cancelled} cancelled before");
 }

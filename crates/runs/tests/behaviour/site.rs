@@ -1,5 +1,6 @@
 //! A store in memory with a simulated environment, and shorthand for tests.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,16 @@ pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) store: MemoryStore,
     pub(crate) keys: RunKeys,
+    is_damaged: Cell<bool>,
+}
+
+/// Audits the store after each test, unless the test has damaged it.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if !self.is_damaged.get() && !std::thread::panicking() {
+            self.audit();
+        }
+    }
 }
 
 impl Site {
@@ -39,14 +50,19 @@ impl Site {
         let world = World::new(0);
         world.advance(1_000_000);
         let store = MemoryStore::new(Arc::new(world.clock().clone()));
-        Self { world, store, keys: RunKeys::new(Keyspace::new("site/").unwrap()) }
+        let keys = RunKeys::new(Keyspace::new("site/").unwrap());
+        Self { world, store, keys, is_damaged: Cell::new(false) }
+    }
+
+    /// Notes that the test writes records that the coordinator would not.
+    pub(crate) fn note_damaged(&self) {
+        self.is_damaged.set(true);
     }
 
     pub(crate) fn config() -> EngineConfig {
         EngineConfig {
             skew_allowance_ms: 0,
             clock_mark_interval_ms: 0,
-            quota_block: 1,
             sessions: LeaseBinding::Session { ttl: SESSION },
             ..EngineConfig::default()
         }

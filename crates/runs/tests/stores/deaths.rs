@@ -68,6 +68,7 @@ async fn crash_at_every_commit<S: Store + Clone>(store: S) {
             assert_eq!(listed.len(), SHARDS, "after a death at commit {skip}");
             audit::audit(&store, &keys).await;
             next.cancel_run(TENANT, run, OpId::from_raw(2)).await.unwrap();
+            audit::audit(&store, &keys).await;
             clock.advance(2_000);
             flaky.always_after(skip, reaction);
             let collected = until_unanswered(&flaky, collect(&dying)).await;

@@ -24,6 +24,7 @@ use shardwright_contracts::{
 use shardwright_coordination::StateTransitionEvent;
 use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_engine::keyspace::Keyspace;
+use shardwright_runs::keys::RunKeys;
 use shardwright_runs::{Delivery, EngineConfig, EventStream, LeaseBinding, StoredCoordinator};
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
@@ -33,7 +34,6 @@ pub(crate) fn exact() -> EngineConfig {
     EngineConfig {
         skew_allowance_ms: 0,
         clock_mark_interval_ms: 0,
-        quota_block: 1,
         sessions: LeaseBinding::Session { ttl: Duration::from_secs(3_600) },
         ..EngineConfig::default()
     }
@@ -52,7 +52,11 @@ pub(crate) async fn over(
     config: EngineConfig,
 ) -> StoredCoordinator {
     let env = TestEnv { clock: clock.clone() };
-    StoredCoordinator::open(store, env, Keyspace::new("test/").unwrap(), config).await.unwrap()
+    StoredCoordinator::open(store, env, keyspace(), config).await.unwrap()
+}
+
+fn keyspace() -> Keyspace {
+    Keyspace::new("test/").unwrap()
 }
 
 /// Harness of the conformance suite over a store. Also owns the store's resources.
@@ -72,6 +76,15 @@ impl<K> Over<K> {
         let backend = over(store, &clock, for_suite()).await;
         let events = EventLog::of(&backend);
         Self { backend, events, clock, tenants: Tenants::default(), _kept: kept }
+    }
+}
+
+impl<K> Drop for Over<K> {
+    /// Audits the store after each test.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            block_on(audit::audit(self.backend.store(), &RunKeys::new(keyspace())));
+        }
     }
 }
 

@@ -460,12 +460,17 @@ impl RunRecords {
         if let Err(error) = join_run(run.clone(), manifest) {
             return Err((TOGETHER, error.to_string()));
         }
-        // The staged shards of a run that never began are unreachable.
-        if self.manifest.is_none() {
-            return Ok(());
+        if self.staged && run.status != RunStatus::Initializing {
+            return Err((TOGETHER, "a stage is left of a run that has begun or ended".into()));
         }
-        if self.staged {
-            return Err((TOGETHER, "a stage is left of a run that has begun".into()));
+        // Before the run begins, only a registration in progress has shards.
+        if self.manifest.is_none() {
+            let shards = self.shards.len();
+            if !self.staged && (shards > 0 || self.count.is_some()) {
+                let text = format!("{shards} shards without a stage, counted: {:?}", self.count);
+                return Err((TOGETHER, text));
+            }
+            return Ok(());
         }
         for (id, shard) in &self.shards {
             shard.check().map_err(|(oracle, text)| (oracle, format!("shard {id}: {text}")))?;
