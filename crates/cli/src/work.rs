@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn full_shard_limit_is_reported_with_the_remedy() {
-        let full = ShardLimitViolation { scope: ShardLimitScope::Tenant, additional: 1, max: 9 };
+        let scope = ShardLimitScope::Tenant;
+        let full = ShardLimitViolation { scope, current: 9, additional: 1, max: 9 };
         for (reason, gc_helps) in [
             (SplitInvalid::ShardLimitExceeded(full), true),
             (SplitInvalid::SpawnLimitExceeded { spawned: 1, additional: 1, max: 1 }, false),

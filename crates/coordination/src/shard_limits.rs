@@ -28,13 +28,16 @@ pub enum ShardLimitScope {
 
 /// A limit of shards would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{additional} more would exceed the {} limit of {max} shards", match .scope {
+#[error("{additional} more than the existing {current} would exceed the {} limit of {max} shards",
+    match .scope {
     ShardLimitScope::Tenant => "tenant's",
     ShardLimitScope::Total => "total",
 })]
 pub struct ShardLimitViolation {
     /// The limit that was reached.
     pub scope: ShardLimitScope,
+    /// The number of shards that exist.
+    pub current: usize,
     /// The number of additional shards.
     pub additional: usize,
     /// The limit.
@@ -49,12 +52,12 @@ impl ShardLimits {
         in_all: usize,
         additional: usize,
     ) -> Result<(), ShardLimitViolation> {
-        for (scope, present, max) in [
+        for (scope, current, max) in [
             (ShardLimitScope::Tenant, of_tenant, self.per_tenant),
             (ShardLimitScope::Total, in_all, self.total),
         ] {
-            if present.saturating_add(additional) > max {
-                return Err(ShardLimitViolation { scope, additional, max });
+            if current.saturating_add(additional) > max {
+                return Err(ShardLimitViolation { scope, current, additional, max });
             }
         }
         Ok(())
@@ -68,7 +71,10 @@ mod tests {
     #[test]
     fn limits_are_inclusive_and_tenant_first() {
         let limits = ShardLimits { per_tenant: 10, total: 20 };
-        let violation = |scope, max| Err(ShardLimitViolation { scope, additional: 2, max });
+        let violation = |scope, max| {
+            let current = max - 1;
+            Err(ShardLimitViolation { scope, current, additional: 2, max })
+        };
         assert_eq!(limits.check(8, 18, 2), Ok(()));
         assert_eq!(limits.check(9, 18, 2), violation(ShardLimitScope::Tenant, 10));
         assert_eq!(limits.check(8, 19, 2), violation(ShardLimitScope::Total, 20));

@@ -11,7 +11,8 @@ use crate::collection::Retention;
 pub struct EngineConfig {
     /// Limits on the number of shards.
     pub limits: ShardLimits,
-    /// Shards that a run reserves at a time, so that most splits need no reservation.
+    /// Most shards that a growing run reserves ahead, so that most splits need no reservation. A
+    /// run never reserves more shards ahead than it has.
     pub quota_block: u64,
     /// Most children per split, at least one.
     pub max_children_per_op: usize,

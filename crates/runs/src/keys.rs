@@ -209,6 +209,12 @@ impl RunKeys {
         self.keyspace.beginning(&[Text("run/")])
     }
 
+    /// The counters of all runs.
+    #[must_use]
+    pub fn counts(&self) -> StoreRange {
+        self.keyspace.beginning(&[Text("count/")])
+    }
+
     /// Both records of every shard of a run, by shard, the definition first.
     #[must_use]
     pub fn shards(&self, tenant: TenantId, run: RunId) -> StoreRange {

@@ -1,8 +1,14 @@
 //! Reservations of shards, made before the shards exist.
 //!
-//! A run reserves shards in blocks from its tenant's counter and the total counter, and its own
-//! shards use them up. So most splits write only the run's counter, and the shared counters see few
+//! A run reserves shards from its tenant's counter and the total counter, and its own shards use
+//! them up. It reserves its manifest exactly. When it grows, it reserves up to a block ahead, but no
+//! more than it has. So most splits write only the run's counter, and the shared counters see few
 //! writes.
+//!
+//! Only existing shards count against a limit. If the reservations of all runs leave no room, their
+//! unused parts are returned first.
+
+use std::cmp::Reverse;
 
 use bytes::Bytes;
 use shardwright_contracts::{RunId, TenantId};
@@ -14,7 +20,10 @@ use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing};
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
 
+use crate::collection::RunAddress;
+use crate::config::EngineConfig;
 use crate::coordinator::Core;
+use crate::keys::StoreKey;
 use crate::records::{ReservedShardsRecord, RunShardsRecord};
 use crate::shard::{BASIS_KEYS, Basis, ShardAddress};
 
@@ -35,11 +44,14 @@ impl Reservation {
 
 /// Reason for a failed reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotReserved {
-    /// The parent has changed, so the reservation must be repeated.
+pub(crate) enum NotReserved<R> {
+    /// The parent or the counters have changed, so the reservation must be repeated.
     Moved,
-    Refused(SplitInvalid),
+    Refused(R),
 }
+
+/// A reservation, or the reason why there is none.
+type Reserved<R> = Result<Reservation, NotReserved<R>>;
 
 /// A counter as it is stored.
 #[derive(Clone, Copy)]
@@ -67,7 +79,7 @@ impl Core {
         basis: Basis,
         children: &[ShardRecord],
         operation: Operation,
-    ) -> Result<Result<Reservation, NotReserved>, InfraError> {
+    ) -> Result<Reserved<SplitInvalid>, InfraError> {
         let max = self.config.max_children_per_op;
         if children.len() > max {
             let children = children.len();
@@ -80,7 +92,8 @@ impl Core {
         keys.extend(self.basis_keys(parent));
         keys.extend(ids().map(|key| self.keys.definition(tenant, key)));
         let loaded = self.store.load(&keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let loaded = loaded.map_err(|error| fault::read(operation, &error))?;
+        let Snapshot { values, revision } = loaded;
         let found = values.first_chunk();
         let found =
             found.ok_or_else(|| fault::corrupt(operation, "the store answered for other keys"))?;
@@ -94,11 +107,8 @@ impl Core {
             let reason = SplitInvalid::DerivedIdCollision { shard: taken.shard };
             return Ok(Err(NotReserved::Refused(reason)));
         }
-        let limits = &self.config.limits;
-        let reservation = counters.reserve(limits, self.config.quota_block, children.len());
-        Ok(reservation
-            .map(|updates| self.reservation(tenant, run, &updates))
-            .map_err(|violation| NotReserved::Refused(violation.into())))
+        let address = RunAddress { tenant, run };
+        self.reserve(address, (&counters, revision), children.len(), operation).await
     }
 
     /// Reserves the manifest of a run. Earlier reservations of the run count. No shard is used yet.
@@ -108,12 +118,111 @@ impl Core {
         run: RunId,
         shards: usize,
         operation: Operation,
-    ) -> Result<Result<Reservation, ShardLimitViolation>, InfraError> {
-        let mut counters = self.counters(&self.counter_keys(tenant, run), operation).await?;
+    ) -> Result<Reserved<ShardLimitViolation>, InfraError> {
+        let keys = self.counter_keys(tenant, run);
+        let (found, revision) = listing::load_all(&self.store, &keys, operation).await?;
+        let mut counters = Counters::decode(&found, operation)?;
         // An earlier attempt may have counted shards that do not exist.
         counters.count.value.used = 0;
-        let reservation = counters.reserve(&self.config.limits, self.config.quota_block, shards);
-        Ok(reservation.map(|updates| self.reservation(tenant, run, &updates)))
+        self.reserve(RunAddress { tenant, run }, (&counters, revision), shards, operation).await
+    }
+
+    /// Reserves shards by the counters of a run, which were read at a revision.
+    async fn reserve<R: From<ShardLimitViolation>>(
+        &self,
+        address: RunAddress,
+        (counters, at): (&Counters, Revision),
+        additional: usize,
+        operation: Operation,
+    ) -> Result<Reserved<R>, InfraError> {
+        let RunAddress { tenant, run } = address;
+        let EngineConfig { limits, quota_block, .. } = &self.config;
+        let by_counters = match counters.reserve(limits, *quota_block, additional) {
+            Ok(updates) => return Ok(Ok(self.reservation(tenant, run, &updates))),
+            Err(violation) => violation,
+        };
+        let usage = self.usage(address, counters.count.value.used, at, operation).await?;
+        if let Err(violation) = limits.check(usage.of_tenant, usage.in_all, additional) {
+            return Ok(Err(NotReserved::Refused(violation.into())));
+        }
+        let has_unreadable = usage.has_unreadable;
+        let freed = self.return_unused_of(usage, counters.shortfall(limits, additional)).await?;
+        if freed == 0 && has_unreadable {
+            // The counters contain the reservation of a run whose own counter is damaged.
+            return Ok(Err(NotReserved::Refused(by_counters.into())));
+        }
+        Ok(Err(NotReserved::Moved))
+    }
+
+    /// Counts the shards of all runs, at a revision or later. Of the given run, `own` shards count.
+    async fn usage(
+        &self,
+        address: RunAddress,
+        own: u64,
+        at: Revision,
+        operation: Operation,
+    ) -> Result<Usage, InfraError> {
+        let range = self.keys.counts();
+        let read = || async {
+            let (revision, entries) = self.list(&range, operation).await?;
+            Ok((revision >= at).then_some(entries))
+        };
+        let entries = self.driver.read_until(operation, read).await?;
+        let mut usage = Usage { of_tenant: own as usize, in_all: own as usize, ..Usage::default() };
+        for (key, found) in entries {
+            let (Some(StoreKey::Count(tenant, run)), Ok(count)) =
+                (self.keys.parse(&key), RunShardsRecord::decode(&found.value))
+            else {
+                usage.has_unreadable = true;
+                continue;
+            };
+            if (RunAddress { tenant, run }) == address {
+                continue;
+            }
+            let RunShardsRecord { used, reserved } = count;
+            usage.in_all = usage.in_all.saturating_add(used as usize);
+            let is_of_tenant = tenant == address.tenant;
+            if is_of_tenant {
+                usage.of_tenant = usage.of_tenant.saturating_add(used as usize);
+            }
+            if reserved > used {
+                let unused = (tenant, key, reserved - used);
+                if is_of_tenant {
+                    usage.unused_of_tenant.push(unused);
+                } else {
+                    usage.unused_of_others.push(unused);
+                }
+            }
+        }
+        Ok(usage)
+    }
+
+    /// Returns unused reservations until the shortfall is covered, and returns their number. Those
+    /// of the same tenant come first, because they count against both limits.
+    async fn return_unused_of(
+        &self,
+        usage: Usage,
+        shortfall: Shortfall,
+    ) -> Result<u64, InfraError> {
+        let most = RETURNS.min(self.store.limits().expectations.saturating_sub(2)).max(1);
+        let mut freed = 0;
+        for (mut unused, is_missing) in [
+            (usage.unused_of_tenant, shortfall.of_tenant.max(shortfall.in_all)),
+            (usage.unused_of_others, shortfall.in_all),
+        ] {
+            // The largest first, by tenant, because a commit lowers one tenant's counter.
+            unused.sort_by_key(|(tenant, _, unused)| (*tenant, Reverse(*unused)));
+            for of_one in unused.chunk_by(|one, other| one.0 == other.0) {
+                for chunk in of_one.chunks(most) {
+                    let Some((tenant, ..)) = chunk.first().filter(|_| freed < is_missing) else {
+                        break;
+                    };
+                    let counts = chunk.iter().map(|(_, key, _)| key.clone()).collect();
+                    freed += self.return_unused(*tenant, counts).await?;
+                }
+            }
+        }
+        Ok(freed)
     }
 
     /// Makes a commit return all shards that a run has reserved, and delete the run's counter.
@@ -139,8 +248,18 @@ impl Core {
     /// Returns the unused reservation of an ended run, which may be kept for long. Failures are
     /// ignored: deleting the run returns everything.
     pub(crate) async fn return_unused_shards(&self, tenant: TenantId, run: RunId) {
-        let keys = self.counter_keys(tenant, run);
-        let _failed = self.driver.transact(&mut Returning { core: self, keys }).await;
+        let _failed = self.return_unused(tenant, vec![self.keys.count(tenant, run)]).await;
+    }
+
+    /// Returns the unused reservations of runs of one tenant, and returns their number.
+    async fn return_unused(&self, tenant: TenantId, counts: Vec<Key>) -> Result<u64, InfraError> {
+        let mut keys = vec![self.keys.quota_tenant(tenant), self.keys.quota_total()];
+        keys.extend(counts);
+        match self.driver.transact(&mut Returning { core: self, keys }).await {
+            // The caller's own operation has changed nothing yet, so its outcome is not unknown.
+            Err(InfraError::Unknown { .. }) => Ok(0),
+            returned => returned,
+        }
     }
 
     async fn counters(
@@ -171,43 +290,97 @@ impl Core {
 
 const COUNTERS: usize = 3;
 
-/// Returns shards that a run has reserved and does not use.
+/// Existing shards, and reservations that are not used.
+#[derive(Default)]
+struct Usage {
+    of_tenant: usize,
+    in_all: usize,
+    /// Tenant, counter and unused shards of the tenant's other runs.
+    unused_of_tenant: Vec<(TenantId, Key, u64)>,
+    /// The same of other tenants' runs.
+    unused_of_others: Vec<(TenantId, Key, u64)>,
+    /// Whether a counter could not be read.
+    has_unreadable: bool,
+}
+
+/// Reserved shards above the limits.
+#[derive(Clone, Copy)]
+struct Shortfall {
+    of_tenant: u64,
+    in_all: u64,
+}
+
+/// Most runs whose unused reservation is returned by one commit.
+const RETURNS: usize = 32;
+
+/// Returns shards that runs of one tenant have reserved and do not use.
 struct Returning<'c> {
     core: &'c Core,
-    keys: [Key; COUNTERS],
+    /// Counters of the tenant, of the total, and of the runs.
+    keys: Vec<Key>,
+}
+
+/// Counters of one tenant, of the total, and of some runs.
+struct ManyCounters {
+    tenant: Counter<ReservedShardsRecord>,
+    total: Counter<ReservedShardsRecord>,
+    runs: Vec<Counter<RunShardsRecord>>,
 }
 
 impl Transaction for Returning<'_> {
-    type Basis = Counters;
-    type Answer = ();
-    type Output = ();
+    type Basis = ManyCounters;
+    type Answer = u64;
+    type Output = u64;
     type Error = InfraError;
 
     fn operation(&self) -> Operation {
         RETURN
     }
 
-    async fn load(&mut self, read: Read) -> Result<(Counters, Read), InfraError> {
-        Ok((self.core.counters(&self.keys, RETURN).await?, read))
+    async fn load(&mut self, read: Read) -> Result<(ManyCounters, Read), InfraError> {
+        let loaded = self.core.store.load(&self.keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(RETURN, &error))?;
+        let [tenant, total, runs @ ..] = values.as_slice() else {
+            return Err(fault::corrupt(RETURN, "the store answered for other keys"));
+        };
+        let decode = |run: &Option<Versioned>| counter(run.as_ref(), NO_SHARDS, RETURN);
+        let counters = ManyCounters {
+            tenant: counter(tenant.as_ref(), NONE_RESERVED, RETURN)?,
+            total: counter(total.as_ref(), NONE_RESERVED, RETURN)?,
+            runs: runs.iter().map(decode).collect::<Result<_, _>>()?,
+        };
+        Ok((counters, read))
     }
 
-    async fn decide(&mut self, counters: &Counters) -> Decided<(), InfraError> {
-        let Counters { count, tenant, total } = *counters;
-        let RunShardsRecord { used, reserved } = count.value;
-        let unused = reserved.saturating_sub(used);
-        if unused == 0 || used == 0 {
-            return Ok(Decision::Answer(()));
+    async fn decide(&mut self, counters: &ManyCounters) -> Decided<u64, InfraError> {
+        let ManyCounters { tenant, total, runs } = counters;
+        let [tenant_key, total_key, run_keys @ ..] = self.keys.as_slice() else {
+            return Ok(Decision::Answer(0));
+        };
+        let (mut commit, mut freed) = (Commit::builder(), 0);
+        for (key, Counter { value: RunShardsRecord { used, reserved }, expect }) in
+            run_keys.iter().zip(runs)
+        {
+            if reserved > used {
+                let exact = RunShardsRecord { used: *used, reserved: *used };
+                commit = commit.expect(key.clone(), *expect).put(key.clone(), exact.encode());
+                freed += reserved - used;
+            }
         }
-        let [count_key, tenant_key, total_key] = self.keys.clone();
-        let commit = Commit::builder()
-            .expect(count_key.clone(), count.expect)
-            .put(count_key, RunShardsRecord { used, reserved: used }.encode());
-        let commit = lower(commit, tenant_key, tenant, unused);
-        Ok(Decision::Commit(lower(commit, total_key, total, unused), ()))
+        if freed == 0 {
+            return Ok(Decision::Answer(0));
+        }
+        let commit = lower(commit, tenant_key.clone(), *tenant, freed);
+        Ok(Decision::Commit(lower(commit, total_key.clone(), *total, freed), freed))
     }
 
-    fn finish(&mut self, _: Counters, (): (), _: Option<(&Commit, Revision)>) {}
+    fn finish(&mut self, _: ManyCounters, freed: u64, _: Option<(&Commit, Revision)>) -> u64 {
+        freed
+    }
 }
+
+const NO_SHARDS: RunShardsRecord = RunShardsRecord { used: 0, reserved: 0 };
+const NONE_RESERVED: ReservedShardsRecord = ReservedShardsRecord { reserved: 0 };
 
 fn expect_of(found: Option<Versioned>) -> Expect {
     found.map_or(Expect::Absent, |found| Expect::At(found.revision))
@@ -221,14 +394,33 @@ struct Updates {
 }
 
 impl Counters {
+    /// Reserved shards of the tenant and in all. The run's unused ones are available to it.
+    fn without_own_unused(&self) -> [u64; 2] {
+        let RunShardsRecord { used, reserved } = self.count.value;
+        let unused = reserved.saturating_sub(used);
+        [self.tenant, self.total].map(|counter| counter.value.reserved.saturating_sub(unused))
+    }
+
+    /// Reserved shards that must be returned before the run can grow.
+    fn shortfall(&self, limits: &ShardLimits, additional: usize) -> Shortfall {
+        let [of_tenant, in_all] = self.without_own_unused();
+        let over = |reserved: u64, max: usize| {
+            reserved.saturating_add(additional as u64).saturating_sub(max as u64)
+        };
+        Shortfall {
+            of_tenant: over(of_tenant, limits.per_tenant),
+            in_all: over(in_all, limits.total),
+        }
+    }
+
     fn decode(
         [count, tenant, total]: &[Option<Versioned>; COUNTERS],
         operation: Operation,
     ) -> Result<Self, InfraError> {
         Ok(Self {
-            count: counter(count.as_ref(), RunShardsRecord { used: 0, reserved: 0 }, operation)?,
-            tenant: counter(tenant.as_ref(), ReservedShardsRecord { reserved: 0 }, operation)?,
-            total: counter(total.as_ref(), ReservedShardsRecord { reserved: 0 }, operation)?,
+            count: counter(count.as_ref(), NO_SHARDS, operation)?,
+            tenant: counter(tenant.as_ref(), NONE_RESERVED, operation)?,
+            total: counter(total.as_ref(), NONE_RESERVED, operation)?,
         })
     }
 
@@ -245,15 +437,13 @@ impl Counters {
             return Ok(Updates { count, quotas: None });
         }
         let (tenant, total) = (self.tenant.value.reserved, self.total.value.reserved);
-        // The run's unused reservation is available to it.
-        let slack = reserved - used;
-        let others = |reserved: u64| reserved.saturating_sub(slack) as usize;
-        limits.check(others(tenant), others(total), additional)?;
+        let [of_tenant, in_all] = self.without_own_unused();
+        limits.check(of_tenant as usize, in_all as usize, additional)?;
         let needed = wanted - reserved;
         let free = (limits.per_tenant as u64)
             .saturating_sub(tenant)
             .min((limits.total as u64).saturating_sub(total));
-        let more = needed.max(block.min(free));
+        let more = needed.max(block.min(used).min(free));
         let raise = |counter: Counter<ReservedShardsRecord>| Counter {
             value: ReservedShardsRecord { reserved: counter.value.reserved.saturating_add(more) },
             ..counter

@@ -82,7 +82,7 @@ samples! {
     Throttled = Self { retry_after: at(8) };
     NoneAvailable = Self { earliest_deadline: Some(at(9)) };
     ManifestValidationError = Self::DerivedId { shard: SHARD };
-    ShardLimitViolation = Self { scope: ShardLimitScope::Total, additional: 2, max: 1 };
+    ShardLimitViolation = Self { scope: ShardLimitScope::Total, current: 0, additional: 2, max: 1 };
     RunLimitExceeded = Self { max: 1 };
     RunIdUsed = Self { run: RUN };
     LabelTooLarge = Self { length: 2 };

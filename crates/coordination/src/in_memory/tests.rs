@@ -249,7 +249,8 @@ fn shard_limits_hold_for_registration_and_for_splits() {
     let spec = ShardSpecRef::new(b"a", b"b", b"");
     let plan = plan_split_replace(spec, CursorUpdate::initial(), &[b"am"]).unwrap();
     let refused = coordinator.split_replace(at(2), TENANT, &lease, &plan, op(2)).unwrap_err();
-    let violation = ShardLimitViolation { scope: ShardLimitScope::Tenant, additional: 2, max: 10 };
+    let (scope, current) = (ShardLimitScope::Tenant, 9);
+    let violation = ShardLimitViolation { scope, current, additional: 2, max: 10 };
     assert_eq!(refused, SplitError::SplitInvalid(SplitInvalid::from(violation)));
     let residual = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     coordinator.split_residual(at(2), TENANT, &lease, &residual, op(3)).unwrap();
@@ -260,7 +261,8 @@ fn shard_limits_hold_for_registration_and_for_splits() {
     coordinator.create_run(at(3), STRANGER, run, config()).unwrap();
     let refused =
         coordinator.register_shards(at(3), STRANGER, run, &manifest(&bounds), op(4)).unwrap_err();
-    let violation = ShardLimitViolation { scope: ShardLimitScope::Total, additional: 3, max: 12 };
+    let (scope, current) = (ShardLimitScope::Total, 10);
+    let violation = ShardLimitViolation { scope, current, additional: 3, max: 12 };
     assert_eq!(refused, violation.into());
     coordinator.register_shards(at(3), STRANGER, run, &manifest(&bounds[1..]), op(5)).unwrap();
 }

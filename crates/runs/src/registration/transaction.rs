@@ -14,7 +14,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::{Adopt, NewRun, Plan, base};
 use crate::coordinator::StoredCoordinator;
-use crate::quota::Reservation;
+use crate::quota::{NotReserved, Reservation};
 use crate::reading::StoredRun;
 use crate::runs::{Attempt, newly_logged, take_logged};
 
@@ -205,7 +205,8 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         let reservation = backend.core.reserve_manifest(tenant, run, count, self.operation).await?;
         let reservation = match reservation {
             Ok(reservation) => reservation,
-            Err(violation) => return Ok(Next::Refuse(violation.into())),
+            Err(NotReserved::Moved) => return Ok(Next::Reload),
+            Err(NotReserved::Refused(violation)) => return Ok(Next::Refuse(violation.into())),
         };
         if stage.is_none()
             && let Some(commit) = backend.whole(plan, &reservation)?

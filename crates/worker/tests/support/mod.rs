@@ -136,10 +136,8 @@ pub(crate) async fn start_on(
     lease_ms: u64,
     limits: ShardLimits,
 ) -> Coordinator {
-    let quota_block = if limits == ShardLimits::default() { 64 } else { 1 };
     let config = EngineConfig {
         limits,
-        quota_block,
         skew_allowance_ms: 0,
         clock_mark_interval_ms: 0,
         ..EngineConfig::default()

@@ -80,7 +80,6 @@ impl Setting {
         let bound = LeaseBinding::Session { ttl: Duration::from_secs(3_600) };
         EngineConfig {
             limits: self.limits,
-            quota_block: 1,
             claim_cooldown_interval_ms: self.cooldown_ms,
             skew_allowance_ms: 0,
             sessions: if self.is_bound { bound } else { LeaseBinding::Deadline },
