@@ -32,8 +32,9 @@ pub trait CoordinationFacade: CoordinationBackend + RunManagement + ShardClaimin
 impl<B: CoordinationBackend + RunManagement + ShardClaiming> CoordinationFacade for B {}
 
 /// The progress of a claim along its candidates, none of which it could acquire so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CandidateWalk {
+    skew_ms: u64,
     earliest_deadline: Option<LogicalTime>,
     /// Skipped candidates that a later list may contain again.
     skipped: BTreeSet<ShardId>,
@@ -53,10 +54,10 @@ pub enum Skipped {
 }
 
 impl CandidateWalk {
-    /// A walk before its first candidate.
+    /// A walk before its first candidate. A lease is respected for `skew_ms` after its deadline.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { earliest_deadline: None, skipped: BTreeSet::new() }
+    pub const fn new(skew_ms: u64) -> Self {
+        Self { skew_ms, earliest_deadline: None, skipped: BTreeSet::new() }
     }
 
     /// Whether a candidate was skipped and would be skipped again.
@@ -86,7 +87,8 @@ impl CandidateWalk {
             AcquireError::BackendError(reason) => return Err(reason.into()),
         };
         if let Skipped::HeldUntil(deadline) = why {
-            self.earliest_deadline = earliest(self.earliest_deadline, Some(deadline));
+            let over_at = deadline.saturating_add(self.skew_ms);
+            self.earliest_deadline = earliest(self.earliest_deadline, Some(over_at));
         }
         if why != Skipped::Parked {
             self.skipped.insert(shard);
@@ -139,7 +141,7 @@ mod tests {
         let terminal = ShardTerminal { shard, status: ShardStatus::Done };
         let exhausted = FenceEpoch::from_raw(u64::MAX).unwrap();
         let exhausted = exhausted.next_at_least(FenceEpoch::INITIAL).unwrap_err();
-        let mut walk = CandidateWalk::new();
+        let mut walk = CandidateWalk::new(0);
         assert_eq!(walk.none(None).earliest_deadline, None);
         assert_eq!(walk.none(Some(at(7))).earliest_deadline, Some(at(7)));
         for (refusal, expected) in [
@@ -160,8 +162,16 @@ mod tests {
     }
 
     #[test]
+    fn claim_is_retried_after_the_skew_allowance() {
+        let mut walk = CandidateWalk::new(3);
+        let skipped = walk.skip(ShardId::from_raw(2), held_until(6));
+        assert_eq!(skipped, Ok(Skipped::HeldUntil(at(6))));
+        assert_eq!(walk.none(None).earliest_deadline, Some(at(9)));
+    }
+
+    #[test]
     fn parked_candidates_do_not_raise_the_list_limit() {
-        let mut walk = CandidateWalk::new();
+        let mut walk = CandidateWalk::new(0);
         for id in 0..1_000 {
             let shard = ShardId::from_raw(id);
             let parked = RetriesExhausted { shard, attempts: 1 };

@@ -18,12 +18,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
-use shardwright_contracts::{FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey, SlabTooLarge, TenantId};
 
 use crate::cooldown::ClaimCooldowns;
 use crate::directory::{RunLabel, RunName};
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
+use crate::lease::TakeoverTerms;
 use crate::record::RunState;
 use crate::shard_limits::ShardLimits;
 
@@ -64,6 +65,13 @@ impl Default for CoordinatorRuntimeConfig {
             slab_capacity: DEFAULT_MAX_AUTO_SLAB_CAPACITY,
             fence_floor: FenceEpoch::INITIAL,
         }
+    }
+}
+
+impl CoordinatorRuntimeConfig {
+    /// One process has one clock, so no skew is allowed for.
+    const fn takeover_terms(&self, now: LogicalTime) -> TakeoverTerms {
+        TakeoverTerms { now, fence_floor: self.fence_floor, skew_ms: 0 }
     }
 }
 

@@ -111,6 +111,17 @@ impl LeaseHolder {
     }
 }
 
+/// What decides whether a claim can take over a lease, besides the owner's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakeoverTerms {
+    /// The current time.
+    pub now: LogicalTime,
+    /// Leases with a fence below this one are stale.
+    pub fence_floor: FenceEpoch,
+    /// How long after its deadline a lease is still respected, in milliseconds.
+    pub skew_ms: u64,
+}
+
 /// What is known of a holder's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnerLiveness {

@@ -86,7 +86,7 @@ pub use in_memory::{
     CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, DEFAULT_MAX_TOTAL_RUNS,
     InMemoryCoordinator,
 };
-pub use lease::{Lease, LeaseHolder, OwnerLiveness};
+pub use lease::{Lease, LeaseHolder, OwnerLiveness, TakeoverTerms};
 pub use op_log::{
     IdempotentOutcome, OpAttempt, OpConflict, OpKind, OpLog, OpLogEntry, OpResult, RunOpLog,
     RunOpLogEntry, check_op_idempotency,

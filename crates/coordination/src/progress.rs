@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use shardwright_contracts::{CursorUpdate, FenceEpoch, LogicalTime, Redacted, RunId, ShardSpecRef};
+use shardwright_contracts::{CursorUpdate, Redacted, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
+use crate::lease::{OwnerLiveness, TakeoverTerms};
 use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
@@ -19,7 +20,7 @@ pub struct RunProgress {
     pub split: u32,
     /// Parked shards.
     pub parked: u32,
-    /// Active shards with a holder.
+    /// Active shards with a holder that a claim has to respect.
     pub leased: u32,
     /// All keys of the manifest below this one are done. `None` if there is no shard.
     pub watermark: Option<Box<[u8]>>,
@@ -42,8 +43,7 @@ impl fmt::Debug for RunProgress {
 
 /// Counts the shards of a run one by one and stores none of them.
 pub struct ProgressCounter {
-    now: LogicalTime,
-    fence_floor: FenceEpoch,
+    terms: TakeoverTerms,
     progress: RunProgress,
     /// The least key that may be unfinished.
     unfinished: Option<Box<[u8]>>,
@@ -53,26 +53,26 @@ pub struct ProgressCounter {
 impl fmt::Debug for ProgressCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProgressCounter")
-            .field("now", &self.now)
+            .field("terms", &self.terms)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
 }
 
 impl ProgressCounter {
-    /// An empty counter. Shards are counted as they are at `now`. A lease below the floor does not
-    /// count.
+    /// An empty counter. A lease counts while a claim has to respect it.
     #[must_use]
-    pub const fn new(now: LogicalTime, fence_floor: FenceEpoch) -> Self {
+    pub const fn new(terms: TakeoverTerms) -> Self {
         let progress =
             RunProgress { active: 0, done: 0, split: 0, parked: 0, leased: 0, watermark: None };
-        Self { now, fence_floor, progress, unfinished: None, last_end: None }
+        Self { terms, progress, unfinished: None, last_end: None }
     }
 
     /// Counts a shard.
     pub fn add<const LOG: usize>(
         &mut self,
         head: &ShardHead<LOG>,
+        owner: OwnerLiveness,
         spec: ShardSpecRef<'_>,
         cursor: CursorUpdate<'_>,
     ) {
@@ -83,7 +83,7 @@ impl ProgressCounter {
             ShardStatus::Split => progress.split += 1,
             ShardStatus::Parked => progress.parked += 1,
         }
-        let holder = head.holder_at(self.now, self.fence_floor);
+        let holder = head.respected_holder(&self.terms, owner);
         progress.leased += u32::from(holder.is_some());
         if self.last_end.as_deref().is_none_or(|last| last < spec.end()) {
             self.last_end = Some(spec.end().into());
@@ -147,7 +147,9 @@ pub const fn evaluate_run_terminal(progress: &RunProgress) -> RunTerminalEvaluat
 
 #[cfg(test)]
 mod tests {
-    use shardwright_contracts::{CursorSemantics, ShardId, ShardKey, TenantId, WorkerId};
+    use shardwright_contracts::{
+        CursorSemantics, FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId, WorkerId,
+    };
 
     use super::*;
     use crate::lease::LeaseHolder;
@@ -161,11 +163,11 @@ mod tests {
     fn watermark(
         shards: &[(ShardStatus, &'static str, &'static str, Option<&'static str>)],
     ) -> String {
-        let mut counter = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
+        let mut counter = ProgressCounter::new(at(0, 1));
         for (status, start, end, last_key) in shards {
             let spec = ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"");
             let cursor = CursorUpdate::new(last_key.map(str::as_bytes), None);
-            counter.add(&head(*status), spec, cursor);
+            counter.add(&head(*status), OwnerLiveness::Untracked, spec, cursor);
         }
         let watermark = counter.finish(None).watermark.unwrap();
         String::from_utf8(watermark.into()).unwrap()
@@ -184,29 +186,42 @@ mod tests {
 
     #[test]
     fn watermark_never_goes_back() {
-        let mut counter = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
+        let mut counter = ProgressCounter::new(at(0, 1));
         let spec = ShardSpecRef::new(b"b", b"m", b"");
         let head = head(ShardStatus::Active);
-        counter.add(&head, spec, CursorUpdate::initial());
+        counter.add(&head, OwnerLiveness::Untracked, spec, CursorUpdate::initial());
         assert_eq!(counter.finish(Some(b"g")).watermark.as_deref(), Some(&b"g"[..]));
-        let nothing = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
+        let nothing = ProgressCounter::new(at(0, 1));
         assert_eq!(nothing.finish(None).watermark, None);
     }
 
+    /// Five milliseconds of skew are allowed.
+    fn at(now: u64, floor: u64) -> TakeoverTerms {
+        let fence_floor = FenceEpoch::from_raw(floor).unwrap();
+        TakeoverTerms { now: LogicalTime::from_millis(now), fence_floor, skew_ms: 5 }
+    }
+
     #[test]
-    fn shards_are_counted_by_state_and_live_leases() {
-        let fence = |raw| FenceEpoch::from_raw(raw).unwrap();
-        for (now, floor, leased) in [(9, 2, 1), (10, 2, 0), (9, 3, 0)] {
-            let mut counter = ProgressCounter::new(LogicalTime::from_millis(now), fence(floor));
+    fn shards_are_counted_by_state_and_respected_leases() {
+        use OwnerLiveness::{Gone, Live, Untracked};
+        for (terms, owner, leased) in [
+            (at(9, 2), Untracked, 1),
+            (at(14, 2), Live, 1),
+            (at(15, 2), Live, 0),
+            (at(15, 2), Untracked, 0),
+            (at(9, 2), Gone, 0),
+            (at(9, 3), Live, 0),
+        ] {
+            let mut counter = ProgressCounter::new(terms);
             for status in ShardStatus::ALL {
                 let mut head = head(*status);
                 if *status == ShardStatus::Active {
                     let deadline = LogicalTime::from_millis(10);
                     head.lease = Some(LeaseHolder { owner: WorkerId::from_raw(1), deadline });
-                    head.fence = fence(2);
+                    head.fence = FenceEpoch::from_raw(2).unwrap();
                 }
                 let spec = ShardSpecRef::new(b"b", b"m", b"");
-                counter.add(&head, spec, CursorUpdate::initial());
+                counter.add(&head, owner, spec, CursorUpdate::initial());
             }
             let progress = counter.finish(None);
             let counts = (progress.active, progress.done, progress.split, progress.parked);

@@ -17,7 +17,7 @@ use crate::status::ShardStatus;
 pub struct CapacityHint {
     /// Shards that can be acquired. Zero while the run is paused.
     pub available_count: u32,
-    /// The end of the first lease, if there is one.
+    /// When the first lease can be taken over, if there is one.
     pub earliest_deadline: Option<LogicalTime>,
     /// Workers that wait for a shard.
     pub waiting_workers: u32,

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use shardwright_contracts::{FenceEpoch, LogicalTime, Redacted, ShardId};
+use shardwright_contracts::{LogicalTime, Redacted, ShardId};
 
+use crate::lease::{OwnerLiveness, TakeoverTerms};
 use crate::record::ShardState;
 use crate::status::{ParkReason, ShardStatus};
 
@@ -31,8 +32,8 @@ impl ShardFilter {
         Self { status: Some(ShardStatus::Active), ..Self::all() }
     }
 
-    /// Active shards without a holder. Whether one can be acquired also depends on its run and its
-    /// attempts.
+    /// Active shards without a holder that a claim has to respect. Whether one can be acquired also
+    /// depends on its run and its attempts.
     #[must_use]
     pub const fn available() -> Self {
         Self { is_leased: Some(false), ..Self::active() }
@@ -64,7 +65,8 @@ pub struct ShardSummary {
     pub park_reason: Option<ParkReason>,
     /// The detail of its park, if it is parked.
     pub park_detail: Option<Box<[u8]>>,
-    /// The deadline of its lease, if it has a holder.
+    /// The deadline of its lease, if a claim has to respect it. It may have passed by up to the
+    /// skew allowance.
     pub lease_deadline: Option<LogicalTime>,
     /// How often it was acquired.
     pub acquire_count: u32,
@@ -86,11 +88,11 @@ impl ShardSummary {
         listed.sort_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
     }
 
-    /// The summary of a shard at `now`. A lease below the floor does not count.
+    /// The summary of a shard. Its lease counts while a claim has to respect it.
     pub fn of<const LOG: usize>(
         shard: &impl ShardState<LOG>,
-        now: LogicalTime,
-        fence_floor: FenceEpoch,
+        terms: &TakeoverTerms,
+        owner: OwnerLiveness,
     ) -> Self {
         let (head, spec) = (shard.head(), shard.spec());
         Self {
@@ -98,7 +100,7 @@ impl ShardSummary {
             status: head.status,
             park_reason: head.park.as_ref().map(|park| park.reason),
             park_detail: head.park.as_ref().map(|park| park.detail.clone()),
-            lease_deadline: head.holder_at(now, fence_floor).map(|holder| holder.deadline),
+            lease_deadline: head.respected_holder(terms, owner).map(|holder| holder.deadline),
             acquire_count: head.acquire_count,
             last_key: shard.cursor().last_key().map(Into::into),
             start: spec.start().into(),

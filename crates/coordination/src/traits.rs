@@ -324,7 +324,7 @@ pub(crate) fn execute<'a, O: Operation<&'a [u8]>>(
 /// When more shards may become available, reported with a list of candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimHint {
-    /// The earliest deadline of the run's leases.
+    /// When the first lease of the run can be taken over.
     pub earliest_deadline: Option<LogicalTime>,
 }
 

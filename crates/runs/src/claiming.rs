@@ -133,7 +133,7 @@ impl StoredCoordinator {
         view: &RunView,
         lease_ms: u64,
     ) -> Result<RestoredShardState, ClaimError> {
-        let mut walk = CandidateWalk::new();
+        let mut walk = CandidateWalk::new(self.core.config.skew_allowance_ms);
         loop {
             let now = self.core.now().await?;
             let candidates = Reserved::new(view, worker, now, CANDIDATES_AT_A_TIME);

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
-use shardwright_coordination::{ClaimCooldowns, InfraError};
+use shardwright_coordination::{ClaimCooldowns, InfraError, TakeoverTerms};
 use shardwright_engine::clock::EngineClock;
 use shardwright_engine::codec::ClockMarkRecord;
 use shardwright_engine::keyspace::Keyspace;
@@ -129,6 +129,12 @@ impl Core {
     /// The time for operations that change nothing. It also works on a store that rejects writes.
     pub(crate) async fn now_at_most(&self) -> LogicalTime {
         self.clock.now_at_most(&self.store, &*self.env).await
+    }
+
+    /// What decides at `now` whether a lease can be taken over.
+    pub(crate) fn takeover_terms(&self, now: LogicalTime) -> TakeoverTerms {
+        let skew_ms = self.config.skew_allowance_ms;
+        TakeoverTerms { now, fence_floor: self.fence_floor(), skew_ms }
     }
 
     /// The lowest valid fence. Operations that change something read the clock first.

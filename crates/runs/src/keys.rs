@@ -227,6 +227,18 @@ impl RunKeys {
         self.of_run("view/", tenant, run)
     }
 
+    /// The owners of a run's shards.
+    #[must_use]
+    pub fn owners(&self, tenant: TenantId, run: RunId) -> StoreRange {
+        self.keyspace.beginning(&[
+            Text("view/"),
+            Tenant(&tenant),
+            Text("/"),
+            Id(run.as_raw()),
+            Text("/owner/"),
+        ])
+    }
+
     /// The estimates of a run.
     #[must_use]
     pub fn estimates(&self, tenant: TenantId, run: RunId) -> StoreRange {

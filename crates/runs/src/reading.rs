@@ -3,20 +3,26 @@
 //! Reads do not find a run that is being deleted. The run is marked, or its gate deleted, before
 //! anything else of it is deleted. So a reader that still finds the run after reading its shards
 //! has read all of them.
+//!
+//! The owners of shards are read before the shards. Every commit of a holder compares its binding.
+//! So a lease without a binding has ended, unless the shard changed after the owners were read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
-use shardwright_coordination::{InfraError, ProgressCounter, RunProgress, RunRecord, ShardRecord};
+use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
+use shardwright_coordination::{
+    InfraError, OwnerLiveness, ProgressCounter, RunProgress, RunRecord, ShardHead, ShardRecord,
+};
 use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
 use shardwright_engine::{fault, listing};
 use shardwright_store::{Key, Revision, ScanPage, Versioned};
 
 use crate::coordinator::Core;
-use crate::keys::ShardPart;
+use crate::keys::{ShardPart, ViewKey};
 use crate::records::{ManifestRecord, RunHeadRecord, join_run};
-use crate::shard::{ShardAddress, decode_shard};
+use crate::shard::{Bound, ShardAddress, decode_shard, liveness};
 
 /// A run as it is stored.
 pub(crate) struct StoredRun {
@@ -137,14 +143,34 @@ impl Core {
         Ok(!parts.whole(operation)?.collecting)
     }
 
-    /// Visits every shard of a run, all at one revision that is not older than the run's. A `None`
-    /// restarts the visit: earlier shards do not count. Returns false if the run is being deleted,
-    /// and then no shard counts.
+    /// Reads the owners of a run's shards, at a revision or later.
+    async fn owners(
+        &self,
+        RunRecord { tenant, run, .. }: &RunRecord,
+        at: Revision,
+        operation: Operation,
+    ) -> Result<Owners, InfraError> {
+        let range = self.keys.owners(*tenant, *run);
+        let read = || async {
+            let (revision, entries) = self.list(&range, operation).await?;
+            Ok((revision >= at).then_some((revision, entries)))
+        };
+        let (at, entries) = self.driver.read_until(operation, read).await?;
+        let bound = entries.iter().filter_map(|(key, found)| {
+            let (_, _, ViewKey::Owner(shard)) = self.keys.parse_view(key)? else { return None };
+            Some((shard, Bound::decode(found).ok()))
+        });
+        Ok(Owners { at, bound: bound.collect() })
+    }
+
+    /// Visits every shard of a run with its owner's liveness, all at one revision that is not older
+    /// than the run's. A `None` restarts the visit: earlier shards do not count. Returns false if
+    /// the run is being deleted, and then no shard counts.
     pub(crate) async fn each_shard(
         &self,
         StoredRun { record, at, .. }: &StoredRun,
         operation: Operation,
-        mut visit: impl FnMut(Option<ShardRecord>) + Send,
+        mut visit: impl FnMut(Option<(ShardRecord, OwnerLiveness)>) + Send,
     ) -> Result<bool, InfraError> {
         visit(None);
         if record.root_shards.is_empty() {
@@ -152,7 +178,8 @@ impl Core {
             return Ok(true);
         }
         let RunRecord { tenant, run, .. } = *record;
-        let mut seen_at = *at;
+        let owners = self.owners(record, *at, operation).await?;
+        let mut seen_at = owners.at;
         let mut half = UnpairedDefinition(None);
         let in_page = |is_first: bool, page: ScanPage| {
             seen_at = page.revision;
@@ -164,15 +191,16 @@ impl Core {
                 let Some((_, shard, part)) = self.keys.parse_shard(&key) else {
                     return Err(no_key_of_ours(&key, operation));
                 };
-                let address = ShardAddress { tenant, key: shard };
+                let (address, stored_at) = (ShardAddress { tenant, key: shard }, found.revision);
                 if let Some(shard) = half.join(address, part, found, operation)? {
-                    visit(Some(shard));
+                    let owner = owners.liveness(&shard.head, stored_at);
+                    visit(Some((shard, owner)));
                 }
             }
             if page.next.is_none() { half.end(operation) } else { Ok(()) }
         };
         let visited =
-            self.visit_since(&self.keys.shards(tenant, run), *at, operation, in_page).await;
+            self.visit_since(&self.keys.shards(tenant, run), owners.at, operation, in_page).await;
         // A run that looks damaged may be half deleted.
         if !self.was_kept(record, seen_at, operation).await? {
             return Ok(false);
@@ -185,11 +213,11 @@ impl Core {
         &self,
         found: &StoredRun,
         operation: Operation,
-        mut keep: impl FnMut(ShardRecord) -> Option<T> + Send,
+        mut keep: impl FnMut(ShardRecord, OwnerLiveness) -> Option<T> + Send,
     ) -> Result<Option<Vec<T>>, InfraError> {
         let mut kept = Vec::new();
-        let visit = |shard: Option<ShardRecord>| match shard {
-            Some(shard) => kept.extend(keep(shard)),
+        let visit = |shard: Option<(ShardRecord, OwnerLiveness)>| match shard {
+            Some((shard, owner)) => kept.extend(keep(shard, owner)),
             None => kept.clear(),
         };
         let is_there = self.each_shard(found, operation, visit).await?;
@@ -204,11 +232,11 @@ impl Core {
         operation: Operation,
     ) -> Result<Option<RunProgress>, InfraError> {
         let RunRecord { tenant, run, .. } = found.record;
-        let begin = || ProgressCounter::new(now, self.fence_floor());
+        let begin = || ProgressCounter::new(self.takeover_terms(now));
         let mut counter = begin();
-        let count = |shard: Option<ShardRecord>| match shard {
-            Some(ShardRecord { head, spec, cursor }) => {
-                counter.add(&head, spec.as_spec_ref(), cursor.as_update());
+        let count = |shard: Option<(ShardRecord, OwnerLiveness)>| match shard {
+            Some((ShardRecord { head, spec, cursor }, owner)) => {
+                counter.add(&head, owner, spec.as_spec_ref(), cursor.as_update());
             }
             None => counter = begin(),
         };
@@ -222,6 +250,27 @@ impl Core {
                 self.raise_watermark(tenant, run, progress.watermark, before).await?;
         }
         Ok(Some(progress))
+    }
+}
+
+/// Owners of a run's shards, as they were bound at a revision.
+struct Owners {
+    at: Revision,
+    /// `None` for a binding that does not decode. It counts as a binding: a claim fails on it.
+    bound: BTreeMap<ShardId, Option<Bound>>,
+}
+
+impl Owners {
+    /// What is known of the holder of a shard whose progress was stored at a revision.
+    fn liveness(&self, head: &ShardHead, stored_at: Revision) -> OwnerLiveness {
+        match self.bound.get(&head.key.shard) {
+            Some(None) => OwnerLiveness::Untracked,
+            bound => match liveness(head, bound.copied().flatten()) {
+                // The commit has compared or made the binding after the owners were read.
+                OwnerLiveness::Gone if stored_at > self.at => OwnerLiveness::Live,
+                liveness => liveness,
+            },
+        }
     }
 }
 

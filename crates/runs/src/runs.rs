@@ -90,9 +90,9 @@ impl StoredCoordinator {
         const OPERATION: Operation = operation!("list_shards");
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
-        let fence_floor = self.core.fence_floor();
-        let summary = |shard: ShardRecord| {
-            Some(ShardSummary::of(&shard, now, fence_floor)).filter(|it| filter.admits(it))
+        let terms = self.core.takeover_terms(now);
+        let summary = |shard: ShardRecord, owner| {
+            Some(ShardSummary::of(&shard, &terms, owner)).filter(|it| filter.admits(it))
         };
         let listed = self.core.all_shards(&found, OPERATION, summary).await?;
         let mut listed = listed.ok_or(RunNotFound { run })?;
@@ -110,7 +110,7 @@ impl StoredCoordinator {
     ) -> Result<Vec<ShardRecord>, RunQueryError> {
         const OPERATION: Operation = operation!("inspect_shards");
         let found = self.core.look_at(tenant, run, OPERATION).await?;
-        let shards = self.core.all_shards(&found, OPERATION, Some).await?;
+        let shards = self.core.all_shards(&found, OPERATION, |shard, _| Some(shard)).await?;
         let mut shards = shards.ok_or(RunNotFound { run })?;
         shards.sort_by(|a, b| {
             let (a, b) = ((a.spec.as_spec_ref(), a), (b.spec.as_spec_ref(), b));

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId};
 use shardwright_coordination::{
-    Context, InfraError, OwnerLiveness, RunState, RunStatus, ShardRecord,
+    Context, InfraError, OwnerLiveness, RunState, RunStatus, ShardHead, ShardRecord,
 };
 use shardwright_engine::Operation;
-use shardwright_engine::codec::Record;
+use shardwright_engine::codec::{DecodeError, Record};
 use shardwright_engine::{fault, listing};
 use shardwright_store::{Expect, Key, Revision, SessionId, Versioned};
 
@@ -58,6 +58,13 @@ pub(crate) struct Bound {
     pub(crate) session: Option<SessionId>,
 }
 
+impl Bound {
+    pub(crate) fn decode(owner: &Versioned) -> Result<Self, DecodeError> {
+        let BindingRecord { fence, .. } = BindingRecord::decode(&owner.value)?;
+        Ok(Self { fence, session: owner.session })
+    }
+}
+
 impl Loaded {
     pub(crate) fn new(
         record: ShardRecord,
@@ -86,16 +93,19 @@ impl Loaded {
         Context { holder: self.liveness(), ..Context::new(now, tenant, gate) }
     }
 
-    /// A lease is stored together with its binding. If only the lease is left, the session has
-    /// ended.
     fn liveness(&self) -> OwnerLiveness {
-        let head = &self.record.head;
-        match self.binding.filter(|bound| bound.fence == head.fence) {
-            _ if head.lease.is_none() => OwnerLiveness::Untracked,
-            Some(Bound { session: Some(_), .. }) => OwnerLiveness::Live,
-            Some(Bound { session: None, .. }) => OwnerLiveness::Untracked,
-            None => OwnerLiveness::Gone,
-        }
+        liveness(&self.record.head, self.binding)
+    }
+}
+
+/// What is known of the session of a shard's holder. A lease is stored together with its binding.
+/// If only the lease is left, the session has ended.
+pub(crate) fn liveness(head: &ShardHead, binding: Option<Bound>) -> OwnerLiveness {
+    match binding.filter(|bound| bound.fence == head.fence) {
+        _ if head.lease.is_none() => OwnerLiveness::Untracked,
+        Some(Bound { session: Some(_), .. }) => OwnerLiveness::Live,
+        Some(Bound { session: None, .. }) => OwnerLiveness::Untracked,
+        None => OwnerLiveness::Gone,
     }
 }
 
@@ -194,11 +204,10 @@ impl Core {
         let record = record.map_err(ShardFault::Damaged)?;
         let binding = match &owner {
             Some(owner) => {
-                let BindingRecord { fence, .. } =
-                    BindingRecord::decode(&owner.value).map_err(|error| {
-                        ShardFault::Damaged(damaged(address, operation, error.to_string()))
-                    })?;
-                Some(Bound { fence, session: owner.session })
+                let bound = Bound::decode(owner).map_err(|error| {
+                    ShardFault::Damaged(damaged(address, operation, error.to_string()))
+                })?;
+                Some(bound)
             }
             None => None,
         };

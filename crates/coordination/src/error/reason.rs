@@ -216,7 +216,7 @@ pub struct Throttled {
     None => String::new(),
 })]
 pub struct NoneAvailable {
-    /// The end of the first lease, if there is one.
+    /// When the first lease can be taken over, if there is one.
     pub earliest_deadline: Option<LogicalTime>,
 }
 

@@ -66,7 +66,7 @@ impl InMemoryCoordinator {
     ) -> Result<(Lease, CapacityHint), ClaimError> {
         let (RunCall { now, tenant }, Claim { run, worker }) = (call, claim);
         let mut candidates = Vec::with_capacity(CANDIDATES_AT_A_TIME);
-        let mut walk = CandidateWalk::new();
+        let mut walk = CandidateWalk::new(0);
         loop {
             let limit = walk.limit(CANDIDATES_AT_A_TIME);
             let request = CollectClaimCandidates { run, worker, limit };

@@ -8,6 +8,7 @@ use crate::error::{
     RunTransitionError,
 };
 use crate::guard::check_handing_out;
+use crate::lease::OwnerLiveness;
 use crate::op_log::IdempotentOutcome;
 use crate::operation::{
     ChangeRun, CollectClaimCandidates, CreateRun, CreateRunWithShards, GetRun, ListShards,
@@ -178,9 +179,10 @@ impl InMemoryCoordinator {
             .get_mut(&call.tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
-        let mut counter = ProgressCounter::new(call.now, config.fence_floor);
+        let mut counter = ProgressCounter::new(config.takeover_terms(call.now));
         for shard in state.shards.iter() {
-            counter.add(&shard.head, shard.spec(room), shard.cursor(room));
+            let (spec, cursor) = (shard.spec(room), shard.cursor(room));
+            counter.add(&shard.head, OwnerLiveness::Untracked, spec, cursor);
         }
         let progress = counter.finish(state.watermark.as_deref());
         state.watermark.clone_from(&progress.watermark);
@@ -198,10 +200,10 @@ impl InMemoryCoordinator {
             .get_mut(&call.tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
-        let mut listed = Vec::new();
+        let (mut listed, terms) = (Vec::new(), config.takeover_terms(call.now));
         for shard in state.shards.iter_mut() {
             let shard = PooledShardMut { shard, room };
-            let summary = ShardSummary::of(&shard, call.now, config.fence_floor);
+            let summary = ShardSummary::of(&shard, &terms, OwnerLiveness::Untracked);
             if filter.admits(&summary) {
                 listed.push(summary);
             }

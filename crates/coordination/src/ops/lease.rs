@@ -9,7 +9,7 @@ use crate::events::{EventCollector, EventKind};
 use crate::guard::{
     Admission, Context, admit, check_handing_out, check_status, check_tenant_of, validate_lease,
 };
-use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
+use crate::lease::{Lease, LeaseHolder, TakeoverTerms};
 use crate::op_log::{IdempotentOutcome, OpKind};
 use crate::operation::{Release, Renew};
 use crate::payload;
@@ -27,8 +27,9 @@ pub enum Acquired {
 
 /// Gives a shard to `worker`, with a fence above all earlier ones.
 ///
-/// A held shard can be acquired when the holder's session has ended, `skew_ms` after the holder's
-/// deadline, or at once if the holder's fence is below the floor.
+/// A held shard can be acquired when its lease is over: see [`ShardHead::respected_holder`].
+///
+/// [`ShardHead::respected_holder`]: crate::ShardHead::respected_holder
 ///
 /// Emits `ShardAcquired`, or `ShardParked` if there were too many attempts without progress.
 pub fn acquire<const LOG: usize>(
@@ -44,16 +45,10 @@ pub fn acquire<const LOG: usize>(
     let is_exhausted = run.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
     check_handing_out::<AcquireError>(run)?;
     check_status(head)?;
-    if let Some(LeaseHolder { owner, deadline }) = head.holder(run.fence_floor) {
-        let is_over = match context.holder {
-            OwnerLiveness::Gone => true,
-            OwnerLiveness::Live | OwnerLiveness::Untracked => {
-                context.now >= deadline.saturating_add(skew_ms)
-            }
-        };
-        if !is_over {
-            return Err(AlreadyLeased { current_owner: owner, deadline }.into());
-        }
+    let terms = TakeoverTerms { now: context.now, fence_floor: run.fence_floor, skew_ms };
+    if let Some(holder) = head.respected_holder(&terms, context.holder) {
+        let LeaseHolder { owner: current_owner, deadline } = holder;
+        return Err(AlreadyLeased { current_owner, deadline }.into());
     }
     if is_exhausted {
         return Ok(park_instead(context, shard, attempts, events));

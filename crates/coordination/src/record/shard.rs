@@ -7,7 +7,7 @@ use shardwright_contracts::{
 };
 
 use super::{InvariantViolation, assert_sound, ensure};
-use crate::lease::LeaseHolder;
+use crate::lease::{LeaseHolder, OwnerLiveness, TakeoverTerms};
 use crate::op_log::OpLog;
 use crate::status::{ParkReason, ShardStatus};
 
@@ -112,7 +112,25 @@ impl<const LOG: usize> ShardHead<LOG> {
         self.lease.filter(|_| self.fence >= fence_floor)
     }
 
-    /// Its holder at `now`.
+    /// The holder that a claim has to respect. A lease ends with its session, `skew_ms` after its
+    /// deadline, or at once if its fence is below the floor.
+    #[must_use]
+    pub fn respected_holder(
+        &self,
+        terms: &TakeoverTerms,
+        owner: OwnerLiveness,
+    ) -> Option<LeaseHolder> {
+        let TakeoverTerms { now, fence_floor, skew_ms } = *terms;
+        let is_respected = |holder: &LeaseHolder| match owner {
+            OwnerLiveness::Gone => false,
+            OwnerLiveness::Live | OwnerLiveness::Untracked => {
+                now < holder.deadline.saturating_add(skew_ms)
+            }
+        };
+        self.holder(fence_floor).filter(is_respected)
+    }
+
+    /// Its holder at `now`, by the holder's own deadline.
     #[must_use]
     pub(crate) fn holder_at(
         &self,

@@ -22,6 +22,7 @@ mod events;
 #[path = "../../../engine/tests/support/flaky.rs"]
 mod flaky;
 mod full;
+mod holders;
 mod opening;
 mod quarantine;
 mod quotas;

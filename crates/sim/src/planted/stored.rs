@@ -33,6 +33,9 @@ bugs! {
         QuotaUncompared: Store, 13, "counts equal a recount" =
             "counters are written without a comparison";
         ReservationKept: Store, 0, "counts equal a recount" = "a deleted run keeps its reservation";
+        StageKept: Store, 0, "records are consistent" = "a run that begins or ends keeps its stage";
+        LimitsHalved: Config, 0, "refusals are true" =
+            "shards are refused at half of the limit";
         StartedBeforeStaged: Store, 0, "counts equal a recount" =
             "a run starts before all its shards are staged";
         RunDeletedFirst: Store, 0, "deletion" = "a run is deleted before its shards";
@@ -65,6 +68,8 @@ bugs! {
             "a list omits why shards are parked";
         RootsHidden: Answer, 0, "shown state existed" =
             "a run is shown without its root shards";
+        EndedLeasesListed: Answer, 0, "shown state existed" =
+            "a list shows leases that have ended";
         LeasesUncounted: Answer, 0, "shown state existed" = "progress counts no leases";
         LimitIgnored: Backend, 0, "shown state existed" =
             "more candidates are offered than requested";

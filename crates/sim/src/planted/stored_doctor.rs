@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use shardwright_contracts::{RunId, ShardId, TenantId, WorkerId};
+use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::error::reason::NoneAvailable;
 use shardwright_coordination::{
     Backend, CoordError, HolderNotice, IdempotentOutcome, InfraError, SplitRequest,
@@ -34,6 +34,8 @@ struct Memory {
     damaged: BTreeMap<Address, CoordError>,
     /// The last split request to a holder, by run.
     requested: BTreeMap<Address, (ShardId, SplitRequest)>,
+    /// The leases that lists have shown, with the shard's number of acquires.
+    leases: BTreeMap<(Address, ShardId), (u32, LogicalTime)>,
     /// Number of further claims for which a process hides its own release.
     hidden: BTreeMap<(usize, Address), u32>,
 }
@@ -112,6 +114,18 @@ impl StoredDoctor {
         match (self.bug, &mut *outcome) {
             (StoredBug::ListHidesParks, Ok(Reply::Shards(shards))) => {
                 shards.iter_mut().for_each(|shard| shard.park_reason = None);
+            }
+            (StoredBug::EndedLeasesListed, Ok(Reply::Shards(shards))) => {
+                for shard in shards.iter_mut() {
+                    let key = (address, shard.shard);
+                    if let Some(deadline) = shard.lease_deadline {
+                        memory.leases.insert(key, (shard.acquire_count, deadline));
+                    } else if let Some((count, deadline)) = memory.leases.get(&key)
+                        && *count == shard.acquire_count
+                    {
+                        shard.lease_deadline = Some(*deadline);
+                    }
+                }
             }
             (StoredBug::RootsHidden, Ok(Reply::Run(run))) => run.root_shards.clear(),
             (StoredBug::LeasesUncounted, Ok(Reply::Progress(progress))) => progress.leased = 0,

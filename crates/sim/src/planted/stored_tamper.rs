@@ -238,6 +238,9 @@ impl StoredTamper {
                 });
                 if deletes_run { draft.without(|key, _| is_quota(key)) } else { None }
             }
+            StoredBug::StageKept if draft.writes(is_run) => draft.without(|key, write| {
+                matches!((key, write), (StoreKey::Stage(..), Write::Delete { .. }))
+            }),
             StoredBug::RunDeletedFirst => tamper::rewritten(draft.commit, |write| {
                 Some(match write {
                     Write::Put { key, value, .. } if self.is_mark(key, value) => {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{
-    CoordError, InfraError, RestoredShardState, RunStatus, RunTransition,
+    CoordError, InfraError, RestoredShardState, RunStatus, RunTransition, ShardLimitScope,
+    ShardLimitViolation,
 };
 use shardwright_runs::RunAddress;
 use shardwright_store::Revision;
@@ -38,8 +39,6 @@ pub(crate) const SHOWN: &Oracle = &Oracle::of_the_world(
 pub(crate) struct Terms {
     /// Whether reads may be stale.
     pub(crate) serves_stale: bool,
-    /// Whether shards may run out.
-    pub(crate) scarce: bool,
     /// Whether splits may exceed the limits of one commit.
     pub(crate) small_commits: bool,
 }
@@ -231,10 +230,9 @@ impl CallLog {
                 let ends_first = self.may_end_first(case, reason.earliest_deadline);
                 Some(ends_first && self.may_offer_nothing(case))
             }
-            // Shards are reserved ahead, so the limit may be reached before they exist.
-            CoordError::ShardLimitExceeded(_)
-            | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => {
-                case.terms.scarce.then_some(true)
+            CoordError::ShardLimitExceeded(violation)
+            | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(violation)) => {
+                Some(self.was_full(case, violation))
             }
             CoordError::SplitInvalid(SplitInvalid::BackendChildLimitExceeded { .. }) => {
                 case.terms.small_commits.then_some(true)
@@ -247,6 +245,24 @@ impl CallLog {
         }
         let name = case.request.label();
         Err(finding(REFUSALS, format!("a {name} was refused: {refusal:?}")))
+    }
+
+    /// Whether the shards that existed at some moment of the call left no room for more.
+    fn was_full(&self, case: &Case<'_>, violation: &ShardLimitViolation) -> bool {
+        let ShardLimitViolation { scope, additional, .. } = *violation;
+        let max = match scope {
+            ShardLimitScope::Tenant => self.model.limits.per_tenant,
+            ShardLimitScope::Total => self.model.limits.total,
+        };
+        let later = self.usage.partition_point(|(at, _)| *at <= case.from);
+        let usage = self.usage.get(later.saturating_sub(1)..).unwrap_or_default();
+        usage.iter().any(|(_, used)| {
+            let used = match scope {
+                ShardLimitScope::Tenant => used.get(&case.address.0).copied().unwrap_or_default(),
+                ShardLimitScope::Total => used.values().sum(),
+            };
+            used + additional as u64 > max as u64
+        })
     }
 
     /// Whether a refusal was true at some moment of the call.

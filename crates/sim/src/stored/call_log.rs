@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use shardwright_contracts::{LogicalTime, OpId, ShardId};
+use shardwright_contracts::{LogicalTime, OpId, ShardId, TenantId};
 use shardwright_coordination::{RestoredShardState, RunRecord, RunStatus, ShardSummary};
 use shardwright_runs::records::RunHeadRecord;
 use shardwright_store::memory::MemoryStore;
@@ -117,6 +117,8 @@ pub(crate) struct CallLog {
     /// The revision at which a run was completely deleted.
     pub(crate) gone: BTreeMap<Address, Revision>,
     pub(crate) offers: Offers,
+    /// The numbers of existing shards by tenant, whenever they changed.
+    pub(crate) usage: Vec<(Revision, BTreeMap<TenantId, u64>)>,
     /// Shards whose records are damaged, and those whose records ever were.
     pub(crate) damaged: BTreeSet<(Address, ShardId)>,
     pub(crate) harmed: BTreeSet<(Address, ShardId)>,
@@ -142,6 +144,7 @@ impl CallLog {
             collected: BTreeSet::new(),
             gone: BTreeMap::new(),
             offers: Offers::default(),
+            usage: Vec::new(),
             damaged: BTreeSet::new(),
             harmed: BTreeSet::new(),
             shown_watermarks: BTreeMap::new(),
@@ -217,6 +220,7 @@ impl CallLog {
             self.judge_step(set.revision, &step, task)?;
         }
         self.remember(set.revision, &touched);
+        self.note_usage(set.revision);
         for address in touched.runs.keys().filter(|it| !self.records.runs.contains_key(*it)) {
             self.gone.insert(*address, set.revision);
             // A late retry may create a run of that id again.
@@ -419,6 +423,13 @@ impl CallLog {
                 Err(vec![Finding { oracle: INERT.name, text }])
             }
             None => Ok(()),
+        }
+    }
+
+    fn note_usage(&mut self, at: Revision) {
+        let used = self.records.used();
+        if self.usage.last().is_none_or(|(_, before)| *before != used) {
+            self.usage.push((at, used));
         }
     }
 

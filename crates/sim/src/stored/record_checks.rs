@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::{
-    ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
+    OwnerLiveness, ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
+    TakeoverTerms,
 };
 use shardwright_engine::codec::{ClockMarkRecord, Record};
 use shardwright_engine::keyspace::MetaKey;
@@ -349,15 +350,16 @@ impl RecordChecks {
         // Staged shards are not visible yet.
         let has_begun = state.manifest.is_some();
         let record = join_run(run, manifest).ok()?;
-        let floor = FenceEpoch::INITIAL;
-        let mut progress = ProgressCounter::new(LogicalTime::ZERO, floor);
+        // At time zero no lease has expired, so the view does not depend on the time.
+        let terms =
+            TakeoverTerms { now: LogicalTime::ZERO, fence_floor: FenceEpoch::INITIAL, skew_ms: 0 };
+        let (mut progress, owner) = (ProgressCounter::new(terms), OwnerLiveness::Untracked);
         let mut shards = Vec::new();
         for shard in state.shards.values().filter(|_| has_begun) {
             let record = shard.record.as_ref()?;
             let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-            progress.add(&record.head, spec, cursor);
-            // At time zero no lease has expired, so the view does not depend on the time.
-            shards.push(ShardSummary::of(record, LogicalTime::ZERO, floor));
+            progress.add(&record.head, owner, spec, cursor);
+            shards.push(ShardSummary::of(record, &terms, owner));
         }
         shards.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
         let mut progress = progress.finish(None);
@@ -372,6 +374,15 @@ impl RecordChecks {
         (!left.is_empty() || reserved > 0).then(|| {
             finding(REMOVAL, format!("left of runs {left:?}, {reserved} shards still reserved"))
         })
+    }
+
+    /// The numbers of existing shards by tenant.
+    pub(crate) fn used(&self) -> BTreeMap<TenantId, u64> {
+        let mut used = BTreeMap::new();
+        for ((tenant, _), run) in &self.runs {
+            *used.entry(*tenant).or_default() += run.count.map_or(0, |count| count.used);
+        }
+        used
     }
 
     fn check_quotas(&self) -> Result<(), Finding> {

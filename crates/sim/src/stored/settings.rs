@@ -35,10 +35,11 @@ impl Settings {
             true => LeaseBinding::Session { ttl: Duration::from_millis(rng.between(250, 900)) },
             false => LeaseBinding::Deadline,
         };
-        let (over_ms, clock_mark_interval_ms) = (rng.between(0, 120), rng.between(20, 200));
+        let (quota_block, over_ms) = (rng.between(1, 12), rng.between(0, 120));
+        let clock_mark_interval_ms = rng.between(20, 200);
         let engine = EngineConfig {
             limits: ShardLimits { per_tenant, total },
-            quota_block: rng.between(1, 12),
+            quota_block,
             skew_allowance_ms: clock_mark_interval_ms + over_ms,
             sessions,
             clock_mark_interval_ms,
@@ -59,7 +60,7 @@ impl Settings {
             open_runs: rng.between(1, 2) as usize,
             engine,
             store,
-            terms: Terms { serves_stale, scarce, small_commits },
+            terms: Terms { serves_stale, small_commits },
             restored: if is_restored { rng.between(1, 3) as u32 } else { 0 },
         }
     }

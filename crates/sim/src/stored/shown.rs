@@ -28,12 +28,13 @@ impl CallLog {
             Reply::Run(shown) => {
                 self.was_at_some_time(case, |version| version.record.as_deref() == Some(shown))
             }
-            Reply::Progress(shown) => self
-                .was_at_some_time(case, |version| is_progress(shown, &version.shards, case.times)),
+            Reply::Progress(shown) => self.was_at_some_time(case, |version| {
+                is_progress(shown, &self.shards_with_leases(case, version))
+            }),
             Reply::Shards(listed) => match case.request {
                 Request::ListShards(ListShards { filter, .. }) => self
                     .was_at_some_time(case, |version| {
-                        is_listing(listed, filter, &version.shards, case.times)
+                        is_listing(listed, filter, &self.shards_with_leases(case, version))
                     }),
                 _ => false,
             },
@@ -62,6 +63,37 @@ impl CallLog {
 
     fn was_at_some_time(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> bool {
         self.versions_since(case.address, case.from).iter().any(was_so)
+    }
+
+    /// The shards of a version, and how an answer may show their leases.
+    fn shards_with_leases<'v>(
+        &self,
+        case: &Case<'_>,
+        version: &'v Version,
+    ) -> Vec<(&'v ShardSummary, LeaseShown)> {
+        let shards = version.shards.iter();
+        shards.map(|shard| (shard, self.lease_shown(case, version, shard))).collect()
+    }
+
+    /// How an answer may show a lease. It counts until a claim could take it over: while its
+    /// session lives, and for the skew allowance after its deadline.
+    fn lease_shown(&self, case: &Case<'_>, version: &Version, shard: &ShardSummary) -> LeaseShown {
+        let Some(deadline) = shard.lease_deadline else {
+            return LeaseShown { may_count: false, may_lack: true };
+        };
+        let held = |version: &Version| {
+            let shard = version.run.as_ref()?.shards.get(&shard.shard)?;
+            shard.lease.map(|_| (shard.fence, shard.unbound))
+        };
+        let fence = held(version).map(|(fence, _)| fence);
+        // The owners are read before the shards, but also during the call.
+        let versions = self.versions_since(case.address, case.from);
+        let of_lease = || versions.iter().filter_map(held).filter(|it| Some(it.0) == fence);
+        let over_at = deadline.saturating_add(self.model.skew_ms);
+        LeaseShown {
+            may_count: of_lease().any(|(_, is_unbound)| !is_unbound),
+            may_lack: over_at <= case.times[1] || of_lease().any(|(_, is_unbound)| is_unbound),
+        }
     }
 
     /// The versions of a run that a view may show.
@@ -122,49 +154,50 @@ impl CallLog {
 const STATUSES: [ShardStatus; 4] =
     [ShardStatus::Active, ShardStatus::Done, ShardStatus::Split, ShardStatus::Parked];
 
-/// Whether a lease is valid at the later time.
-fn is_held(shard: &ShardSummary, times: [LogicalTime; 2]) -> bool {
-    shard.lease_deadline.is_some_and(|deadline| deadline > times[1])
+/// How an answer may show the lease of a shard.
+#[derive(Clone, Copy)]
+struct LeaseShown {
+    may_count: bool,
+    may_lack: bool,
 }
 
-/// Whether the counts are right. The number of valid leases depends on the time.
-fn is_progress(shown: &RunProgress, shards: &[ShardSummary], times: [LogicalTime; 2]) -> bool {
-    let count = |is_counted: &dyn Fn(&ShardSummary) -> bool| {
-        shards.iter().filter(|shard| is_counted(shard)).count() as u32
+/// Whether the counts are right.
+fn is_progress(shown: &RunProgress, shards: &[(&ShardSummary, LeaseShown)]) -> bool {
+    let count = |is_counted: &dyn Fn(&ShardSummary, LeaseShown) -> bool| {
+        shards.iter().filter(|(shard, lease)| is_counted(shard, *lease)).count() as u32
     };
-    let counts = STATUSES.map(|status| count(&|shard| shard.status == status));
-    let held = count(&|shard| is_held(shard, times));
-    let leased = count(&|shard| shard.lease_deadline.is_some());
+    let counts = STATUSES.map(|status| count(&|shard, _| shard.status == status));
+    let (least, most) = (count(&|_, lease| !lease.may_lack), count(&|_, lease| lease.may_count));
     counts == [shown.active, shown.done, shown.split, shown.parked]
-        && (held..=leased).contains(&shown.leased)
+        && (least..=most).contains(&shown.leased)
 }
 
 /// Whether a list contains exactly the shards that a filter admits, in order.
 fn is_listing(
     listed: &[ShardSummary],
     filter: &ShardFilter,
-    shards: &[ShardSummary],
-    times: [LogicalTime; 2],
+    shards: &[(&ShardSummary, LeaseShown)],
 ) -> bool {
     let but_for_leases = ShardFilter { is_leased: None, ..*filter };
-    let passing = || shards.iter().filter(|shard| but_for_leases.admits(shard));
+    let passing = || shards.iter().filter(|(shard, _)| but_for_leases.admits(shard));
     let is_shown = |shard: &ShardSummary| listed.iter().any(|shown| shown.shard == shard.shard);
-    // A shard may be listed as held or not, unless it has no lease or a lease beyond the call.
-    let may_lack = |shard: &ShardSummary| match filter.is_leased {
+    let may_miss = |lease: &LeaseShown| match filter.is_leased {
         None => false,
-        Some(true) => !is_held(shard, times),
-        Some(false) => shard.lease_deadline.is_some(),
+        Some(true) => lease.may_lack,
+        Some(false) => lease.may_count,
     };
     listed.is_sorted_by_key(|shard| (&shard.start, shard.shard))
         && listed.iter().all(|shown| {
-            filter.admits(shown) && passing().any(|shard| is_same(shown, shard, times))
+            filter.admits(shown) && passing().any(|(shard, lease)| is_same(shown, shard, *lease))
         })
-        && passing().all(|shard| is_shown(shard) || may_lack(shard))
+        && passing().all(|(shard, lease)| is_shown(shard) || may_miss(lease))
 }
 
-/// Whether a shard is shown as it was. A lease that expires during the call may be shown or not.
-fn is_same(shown: &ShardSummary, was: &ShardSummary, times: [LogicalTime; 2]) -> bool {
-    let is_over = shown.lease_deadline.is_none() && !is_held(was, times);
-    let lease_deadline = if is_over { None } else { was.lease_deadline };
-    *shown == ShardSummary { lease_deadline, ..was.clone() }
+/// Whether a shard is shown as it was.
+fn is_same(shown: &ShardSummary, was: &ShardSummary, lease: LeaseShown) -> bool {
+    let is_lease_true = match shown.lease_deadline {
+        Some(deadline) => lease.may_count && was.lease_deadline == Some(deadline),
+        None => lease.may_lack,
+    };
+    is_lease_true && *shown == ShardSummary { lease_deadline: shown.lease_deadline, ..was.clone() }
 }

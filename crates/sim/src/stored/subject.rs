@@ -170,6 +170,10 @@ impl Subject for Stored {
             config.skew_allowance_ms = 0;
             config.clock_mark_interval_ms = 0;
         }
+        if subject.bug == Some(StoredBug::LimitsHalved) {
+            config.limits.per_tenant /= 2;
+            config.limits.total /= 2;
+        }
         let (opened, clock) = (director.opening(process), director.clock.clone());
         director.clock.spawn(TaskOwner::Process(process), async move {
             loop {
