@@ -1,10 +1,12 @@
 //! The stored records, decoded, and the oracles that judge them after every commit.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::{
-    OwnerLiveness, ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
+    OwnerLiveness, ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardSummary,
     TakeoverTerms,
 };
 use shardwright_engine::codec::{ClockMarkRecord, Record};
@@ -453,62 +455,5 @@ impl RunRecords {
             && self.watermark.is_none()
             && self.shards.is_empty()
             && self.others.is_empty()
-    }
-
-    fn check(&self) -> Result<(), (&'static Oracle, String)> {
-        let Some(run) = &self.run else { return Ok(()) };
-        if run.collecting {
-            return Ok(());
-        }
-        let gate = RunStateRecord { status: run.status, paused: run.paused, config: run.config };
-        if self.gate != Some(gate) {
-            return Err((TOGETHER, format!("the gate is {:?}, the run has {gate:?}", self.gate)));
-        }
-        if let Some((key, _)) = self.others.iter().find(|(_, is_bound)| !**is_bound) {
-            return Err((BOUND, format!("{key:?} is bound to no session")));
-        }
-        let manifest = self.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
-        if let Err(error) = join_run(run.clone(), manifest) {
-            return Err((TOGETHER, error.to_string()));
-        }
-        if self.staged && run.status != RunStatus::Initializing {
-            return Err((TOGETHER, "a stage is left of a run that has begun or ended".into()));
-        }
-        // Before the run begins, only a registration in progress has shards.
-        if self.manifest.is_none() {
-            let shards = self.shards.len();
-            if !self.staged && (shards > 0 || self.count.is_some()) {
-                let text = format!("{shards} shards without a stage, counted: {:?}", self.count);
-                return Err((TOGETHER, text));
-            }
-            return Ok(());
-        }
-        for (id, shard) in &self.shards {
-            shard.check().map_err(|(oracle, text)| (oracle, format!("shard {id}: {text}")))?;
-        }
-        let used = self.count.map_or(0, |count| count.used);
-        if used != self.shards.len() as u64 {
-            return Err((COUNTS, format!("{used} counted, {} found", self.shards.len())));
-        }
-        Ok(())
-    }
-}
-
-impl ShardRecords {
-    fn check(&self) -> Result<(), (&'static Oracle, String)> {
-        let Some(record) = &self.record else { return Err((TOGETHER, "no records".into())) };
-        let head = &record.head;
-        if self.open != (head.status == ShardStatus::Active) {
-            return Err((TOGETHER, format!("open: {}, though {:?}", self.open, head.status)));
-        }
-        let Some(owner) = &self.owner else { return Ok(()) };
-        let holder = head.lease.map(|holder| (holder.owner, head.fence));
-        if holder != Some((owner.owner, owner.fence)) {
-            return Err((TOGETHER, format!("owned by {owner:?}, held by {holder:?}")));
-        }
-        if !self.owner_is_bound {
-            return Err((BOUND, "its owner is bound to no session".into()));
-        }
-        Ok(())
     }
 }
