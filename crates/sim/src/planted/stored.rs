@@ -34,7 +34,7 @@ bugs! {
             "counters are written without a comparison";
         ReservationKept: Store, 0, "counts equal a recount" = "a deleted run keeps its reservation";
         StageKept: Store, 0, "records are consistent" = "a run that begins or ends keeps its stage";
-        LimitsHalved: Config, 0, "refusals are true" =
+        LimitsHalved: Config, 4, "refusals are true" =
             "shards are refused at half of the limit";
         StartedBeforeStaged: Store, 0, "counts equal a recount" =
             "a run starts before all its shards are staged";
@@ -42,7 +42,7 @@ bugs! {
         ActiveCollected: Store, 0, "shown state existed" = "an active run is collected";
         WatermarkGoesBack: Store, 3, "shown state existed" =
             "a lower watermark is stored over a higher one";
-        RelistSkipped: Store, 227, "liveness" = "a view that missed a change is not listed again";
+        RelistSkipped: Store, 1206, "liveness" = "a view that missed a change is not listed again";
         ClockGoesBack: Store, 0, "clock mark" = "a restart ignores the stored clock mark";
         MarkRunsAhead: Store, 0, "clock mark" = "a clock mark is an interval too far ahead";
         DefinitionAlone: Store, 0, "records are consistent" =
@@ -68,7 +68,7 @@ bugs! {
             "a list omits why shards are parked";
         RootsHidden: Answer, 0, "shown state existed" =
             "a run is shown without its root shards";
-        EndedLeasesListed: Answer, 0, "shown state existed" =
+        EndedLeasesListed: Answer, 1, "shown state existed" =
             "a list shows leases that have ended";
         LeasesUncounted: Answer, 0, "shown state existed" = "progress counts no leases";
         LimitIgnored: Backend, 0, "shown state existed" =
