@@ -1,9 +1,9 @@
 //! Reservations of shards, made before the shards exist.
 //!
 //! A run reserves shards from its tenant's counter and the total counter, and its own shards use
-//! them up. It reserves its manifest exactly. When it grows, it reserves up to a block ahead, but no
-//! more than it has. So most splits write only the run's counter, and the shared counters see few
-//! writes.
+//! them up. It reserves its manifest exactly. When it grows, it reserves up to a block ahead, but
+//! no more than it has. So most splits write only the run's counter, and the shared counters see
+//! few writes.
 //!
 //! Only existing shards count against a limit. If the reservations of all runs leave no room, their
 //! unused parts are returned first.
