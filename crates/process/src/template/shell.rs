@@ -10,77 +10,84 @@ use std::path::Path;
 
 use super::contains_placeholder;
 
-/// Programs that execute the text after `-c`.
-const SHELLS: [&str; 14] = [
-    "ash", "bash", "csh", "dash", "fish", "hush", "ksh", "ksh93", "mksh", "rbash", "sh", "tcsh",
-    "yash", "zsh",
+/// Programs that execute the text after `-c`. A version may follow the name, as in `zsh-5.9`.
+const SHELLS: [&str; 19] = [
+    "ash", "bash", "csh", "dash", "elvish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh",
+    "posh", "rbash", "sh", "tcsh", "xonsh", "yash", "zsh",
 ];
-/// Programs that pass the text after `-c` to a shell, wherever the option is.
-const CALLERS: [&str; 4] = ["flock", "runuser", "script", "su"];
+/// Programs that pass the text after these options to a shell, wherever the option is.
+const CALLERS: [(&str, &[u8], &[&str]); 6] = [
+    ("env", b"S", &["--split-string"]),
+    ("fish", b"cC", &["--command", "--init-command"]),
+    ("flock", b"c", &["--command"]),
+    ("runuser", b"c", &["--command", "--session-command"]),
+    ("script", b"c", &["--command"]),
+    ("su", b"c", &["--command", "--session-command"]),
+];
 
 /// Whether an item would become part of a script that a shell executes.
 pub(super) fn is_in_script(command: &[OsString]) -> bool {
     (0..command.len()).any(|at| {
         let (before, rest) = command.split_at(at + 1);
         let name = before.last().and_then(|path| Path::new(path).file_name());
-        match name.and_then(OsStr::to_str) {
-            Some("fish") => is_script_of_shell(rest, true),
-            Some(name) if SHELLS.contains(&name) => is_script_of_shell(rest, false),
-            Some(name) if CALLERS.contains(&name) => is_value_of(rest, b'c', "--command"),
-            Some("env") => is_value_of(rest, b'S', "--split-string"),
-            _ => false,
+        let Some(name) = name.and_then(OsStr::to_str) else { return false };
+        let name = name.trim_end_matches(|end: char| end.is_ascii_digit() || "-.".contains(end));
+        if SHELLS.contains(&name) {
+            return is_script_of_shell(rest);
         }
+        let caller = CALLERS.iter().find(|(caller, ..)| *caller == name);
+        caller.is_some_and(|(_, letters, names)| is_value_of(rest, letters, names))
     })
 }
 
 /// Whether a script in the arguments of a shell contains a placeholder. A missing script counts:
 /// the item, which becomes the last argument, would be the script.
-fn is_script_of_shell(arguments: &[OsString], is_fish: bool) -> bool {
+fn is_script_of_shell(arguments: &[OsString]) -> bool {
     let (mut expects_script, mut may_be_value) = (false, false);
     for argument in arguments {
         let text = argument.as_bytes();
-        if let [b'-' | b'+', _, ..] = text {
-            let is_long = text.starts_with(b"--");
+        if let [sign @ (b'-' | b'+'), _, ..] = text {
             // The script may be in the same argument.
             if contains_placeholder(argument) {
                 return true;
             }
-            let is_cluster = !is_long && text.starts_with(b"-");
+            let is_long = text.starts_with(b"--");
             let has = |letter| !is_long && text.contains(&letter);
-            expects_script |= is_cluster && (has(b'c') || is_fish && has(b'C'));
-            expects_script |= [&b"--command"[..], b"--init-command"].contains(&text);
+            expects_script |= *sign == b'-' && has(b'c');
+            expects_script |= text == b"--command";
             // `-o pipefail`, `-O extglob` and `--rcfile FILE` have a value.
             may_be_value =
                 has(b'o') || has(b'O') || [&b"--rcfile"[..], b"--init-file"].contains(&text);
-        } else if may_be_value {
-            may_be_value = false;
-        } else if !expects_script {
+        } else if !expects_script && !std::mem::take(&mut may_be_value) {
+            // The file of a script. What follows are its arguments.
             return false;
-        } else if contains_placeholder(argument) {
+        } else if expects_script && contains_placeholder(argument) {
             return true;
-        } else if is_fish {
-            // It may have more scripts, and its other arguments are no code.
-            expects_script = false;
-        } else {
+        } else if expects_script && !std::mem::take(&mut may_be_value) {
             return false;
         }
     }
     expects_script
 }
 
-/// Whether the value of an option contains a placeholder.
-fn is_value_of(arguments: &[OsString], letter: u8, name: &str) -> bool {
+/// Whether the value of an option contains a placeholder, or is missing: the item would be the
+/// value. Long options may be abbreviated.
+fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str]) -> bool {
     let is_option = |text: &[u8]| match text {
-        [b'-', b'-', ..] => text.starts_with(name.as_bytes()),
-        [b'-', ..] => text.contains(&letter),
+        [b'-', b'-', _, ..] => {
+            let given = text.split(|byte| *byte == b'=').next().unwrap_or_default();
+            names.iter().any(|name| name.as_bytes().starts_with(given))
+        }
+        [b'-', rest @ ..] => rest.iter().any(|letter| letters.contains(letter)),
         _ => false,
     };
     let mut is_value = false;
-    arguments.iter().any(|argument| {
+    let is_found = arguments.iter().any(|argument| {
         let is_it = is_option(argument.as_bytes());
         let is_script = std::mem::replace(&mut is_value, is_it) || is_it;
         is_script && contains_placeholder(argument)
-    })
+    });
+    is_found || is_value && arguments.last().is_some_and(|last| !last.as_bytes().contains(&b'='))
 }
 
 #[cfg(test)]
@@ -100,12 +107,44 @@ mod tests {
             assert!(refused(&format!("/usr/bin/{shell} -c {{}}")), "{shell}");
             assert!(refused(&format!("{shell} -c")), "{shell}: the item would be the script");
         }
+        for version in ["bash5", "bash-5.2", "/opt/zsh-5.9", "ksh93", "fish3"] {
+            assert!(refused(&format!("{version} -c cat_{{}}")), "{version}");
+        }
+        for wrapper in [
+            "env",
+            "env -i -u HOME A=b B=c",
+            "nice -n 5",
+            "timeout 5s",
+            "timeout -k 1 --signal=KILL 5s",
+            "nohup",
+            "setsid -w",
+            "stdbuf -o L",
+            "sudo -u me A=b",
+            "doas",
+            "xargs -0 -n 1",
+            "ionice -c 3",
+            "chrt -f 1",
+            "taskset -c 0",
+            "time -p",
+            "strace -f",
+            "unshare -r",
+            "chroot root",
+            "find . -exec",
+        ] {
+            assert!(refused(&format!("{wrapper} sh -c cat_{{}}")), "{wrapper}");
+            assert!(refused(&format!("{wrapper} /bin/bash -ec cat_{{}} x")), "{wrapper}");
+            assert!(!refused(&format!("{wrapper} sh -c cat_\"$1\" _ {{}}")), "{wrapper}");
+        }
         for command in [
             "sh -ec cat_{}",
             "sh -c -e cat_{}",
             "sh -c -- cat_{}",
             "bash -eo pipefail -c cat_{}",
             "bash -euxo pipefail -c cat_{} x",
+            "bash -lc cat_{}",
+            "bash -o pipefail -c cat_{}",
+            "bash -c -o pipefail cat_{} x",
+            "zsh -c -oerrexit cat_{} x",
             "bash --norc -c cat_{}",
             "bash --rcfile file -lc cat_{}",
             "bash -O extglob -c cat_{}",
@@ -114,6 +153,9 @@ mod tests {
             "fish --command cat_{}",
             "fish -C cat_{} x",
             "fish -c true -c cat_{}",
+            "fish --profile file -c cat_{}",
+            "fish --comm cat_{}",
+            "fish -c",
             "env sh -c cat_{}",
             "env -i A=b nice -n 5 timeout 10 bash -c cat_{}",
             "sudo -u me sh -c cat_{}",
@@ -122,7 +164,13 @@ mod tests {
             "env -S sh_-c_{}",
             "env -iS cat_{}",
             "env --split-string=cat_{}",
+            "env --split=cat_{}",
+            "env --s cat_{}",
+            "env -S",
             "su me -c cat_{}",
+            "su me -c",
+            "su me --session-command=cat_{}",
+            "runuser me --comm cat_{}",
             "flock file -c cat_{}",
         ] {
             assert!(refused(command), "{command}");
@@ -138,6 +186,9 @@ mod tests {
             "bash -eo pipefail -c cat_\"$1\" _ {}",
             "timeout 5 sh -c cat_\"$1\" _ {}",
             "fish -c cat_$argv {}",
+            "bash -o pipefail script.sh {}",
+            "su me -c true",
+            "flock file cat {}",
             "sh {}",
             "sh -x {}.sh",
             "sh script.sh -c {}",
