@@ -26,12 +26,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use shardwright_connectors::without_credentials;
+use shardwright_process::run_as_guard;
 
 use crate::arguments::Arguments;
 use crate::console::errln;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    if let Some(code) = run_as_guard() {
+        return code;
+    }
     let exit = match Arguments::try_parse() {
         Ok(arguments) => run(arguments),
         Err(message) => print_message(&message),

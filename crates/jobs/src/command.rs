@@ -38,21 +38,21 @@ impl Command {
     ) -> anyhow::Result<Self> {
         let template = Template::new(&description.command())?;
         let spill = output.spill();
+        let guard = || ProcessGuard::start_adopting().map(Arc::new);
         Ok(match description.mode {
-            Mode::Item => {
-                Self::Item(ProcessPerItem::new(template, Arc::new(ProcessGuard::start()?), spill))
-            }
+            Mode::Item => Self::Item(ProcessPerItem::new(template, guard()?, spill)),
             Mode::Batch { size, null } => {
                 let is_null =
                     null || matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
-                let (guard, size) = (Arc::new(ProcessGuard::start()?), usize::try_from(size)?);
+                let (guard, size) = (guard()?, usize::try_from(size)?);
                 Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
             }
             Mode::Persistent => {
                 // The unused part of a lease, in which work must have stopped.
                 let (grace, logs) = (lease / 10, output.logs(run));
-                let handler = PersistentProcess::new(template, logs, spill, in_flight, grace);
+                let handler =
+                    PersistentProcess::new(template, guard()?, logs, spill, in_flight, grace);
                 handler.try_out(run).await?;
                 Self::Persistent(handler)
             }

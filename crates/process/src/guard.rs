@@ -1,98 +1,276 @@
-//! Ensures that no program outlives its worker, or the work that was dropped.
+//! Ensures that no process of a program outlives its worker, or the work that was dropped.
 //!
-//! Every program runs in a process group of its own with all that it starts. A small process leads
-//! the group and is started before the program: when the pipe from the worker closes, for whatever
-//! reason, it kills the group. So there is no moment in which a program runs unguarded. A group
-//! whose program exited normally is reused for the next one.
+//! A worker starts no program itself. It starts guards, processes of its own binary, and each guard
+//! starts one program at a time for it:
+//!
+//! ```text
+//! worker ──socket──► guard ──► program ──► whatever the program starts
+//! ```
+//!
+//! A guard is a subreaper: it becomes the parent of every orphan below it. So a process can leave
+//! the program's group and session, but it stays a descendant of the guard.
+//!
+//! | what ends | what follows |
+//! |---|---|
+//! | the worker, or the work is dropped | the guard reads the end of its socket, kills all its descendants and exits |
+//! | an attempt fails, or a child keeps a pipe open | the worker requests the same, and waits for it |
+//! | a guard | its descendants become the worker's, which kills them; the attempt fails |
+//! | the worker and a guard at once | nothing: their descendants outlive them |
+//!
+//! A guard has a process group of its own, so that a terminal's Ctrl-C and Ctrl-Z and a signal to
+//! the worker's group do not reach it. If it is stopped while the worker dies, the kernel continues
+//! it: its group has become an orphan. A guard whose program exited normally is reused.
 
+mod descendants;
+mod serve;
+mod wire;
+
+use std::collections::BTreeSet;
 use std::io;
-use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
-/// Ignores signals from a terminal or a child, waits for the end of its input, and then kills its
-/// group, itself included.
-const SCRIPT: &str = "trap '' HUP INT QUIT TERM; read -r _; kill -KILL 0";
+pub use self::serve::run_as_guard;
+pub(crate) use self::wire::Launch;
+use self::wire::Reply;
+
+/// This program, even if its file was replaced.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// How often a guard is continued while its reply is awaited: a program may have stopped it.
+const RESUME_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for a guard to kill its programs. It exceeds the guard's own timeout.
+const CLEAR_WAIT: Duration = Duration::from_secs(10);
 
 /// Why programs cannot be guarded.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessGuardError {
-    /// The leading process did not start.
-    #[error("the process that guards children cannot be started with /bin/sh")]
+    /// The guard did not start.
+    #[error("the process that guards programs cannot be started: {0}")]
     Start(#[source] io::Error),
+    /// This process is itself a guard.
+    #[error("`main` must call `run_as_guard` first: this process was started as a guard")]
+    NotServing,
+    /// The guard was killed. Its programs are killed with it.
+    #[error("the process that guards the program has ended; it may have been killed")]
+    Lost,
 }
 
-/// Gives each program a process group that is killed when the worker's process ends.
+/// Why a program did not start.
+pub(crate) enum StartError {
+    Guard(ProcessGuardError),
+    /// The error of the operating system.
+    Program(io::Error),
+}
+
+/// Starts programs under guards.
 pub struct ProcessGuard {
+    program: PathBuf,
     idle: Mutex<Vec<Group>>,
+    family: Arc<Family>,
+}
+
+/// The guards of a worker.
+#[derive(Default)]
+struct Family {
+    /// Ids of guards. Locked while one is started or orphans are killed.
+    guards: Mutex<BTreeSet<i32>>,
+    /// Whether orphans of a killed guard become children of this process.
+    adopts: bool,
 }
 
 impl ProcessGuard {
-    /// Starts the first group, to check that groups can be started.
+    /// Guards programs by this program, whose `main` must call [`run_as_guard`] first. Starts the
+    /// first guard, to check that it can be started.
     pub fn start() -> Result<Self, ProcessGuardError> {
-        Ok(Self { idle: Mutex::new(vec![Group::start()?]) })
+        Self::start_with(THIS_PROGRAM)
     }
 
-    /// Takes an unused group.
+    /// Guards programs by another program whose `main` calls [`run_as_guard`] first, such as the
+    /// command line.
+    pub fn start_with(program: impl Into<PathBuf>) -> Result<Self, ProcessGuardError> {
+        Self::start_in(program.into(), Family::default())
+    }
+
+    /// Does the same as [`ProcessGuard::start`] for a process that has no children but its
+    /// guards: it adopts orphans, and if a guard is killed, kills all children that are no guards.
+    pub fn start_adopting() -> Result<Self, ProcessGuardError> {
+        let adopts = rustix::process::set_child_subreaper(Some(getpid())).is_ok();
+        Self::start_in(THIS_PROGRAM.into(), Family { adopts, ..Family::default() })
+    }
+
+    fn start_in(program: PathBuf, family: Family) -> Result<Self, ProcessGuardError> {
+        if serve::is_guard() {
+            return Err(ProcessGuardError::NotServing);
+        }
+        let guard = Self { program, idle: Mutex::default(), family: Arc::new(family) };
+        guard.put_back(guard.new_group()?);
+        Ok(guard)
+    }
+
+    /// Takes an unused guard.
     pub(super) fn take(&self) -> Result<Group, ProcessGuardError> {
         loop {
-            let Some(mut group) = self.idle().pop() else { return Group::start() };
+            let Some(mut group) = self.idle().pop() else { return self.new_group() };
             if group.is_led() {
                 return Ok(group);
             }
         }
     }
 
-    /// Returns a group whose program has exited.
+    /// Returns a guard whose program has exited.
     pub(super) fn put_back(&self, group: Group) {
-        self.idle().push(group);
+        if !group.is_lost {
+            self.idle().push(group);
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Group>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// A process group. Dropping it kills all processes in it.
-pub(super) struct Group {
-    leader: Child,
-    id: Pid,
-}
-
-impl Group {
-    pub(super) fn start() -> Result<Self, ProcessGuardError> {
-        let leader = Command::new("/bin/sh")
-            .args(["-c", SCRIPT])
-            .stdin(Stdio::piped())
+    fn new_group(&self) -> Result<Group, ProcessGuardError> {
+        let start = ProcessGuardError::Start;
+        let (ours, theirs) = StdUnixStream::pair().map_err(start)?;
+        ours.set_nonblocking(true).map_err(start)?;
+        let link = UnixStream::from_std(ours).map_err(start)?;
+        let mut guards = self.family.guards();
+        let guard = Command::new(&self.program)
+            .arg0(serve::NAME)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .kill_on_drop(false)
             .spawn()
-            .map_err(ProcessGuardError::Start)?;
-        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let gone = || ProcessGuardError::Start(io::Error::other("it was gone at once"));
-        Ok(Self { id: id.ok_or_else(gone)?, leader })
+            .map_err(start)?;
+        let id = guard.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| start(io::Error::other("it ended at once")))?;
+        guards.insert(id.as_raw_nonzero().get());
+        let family = Arc::clone(&self.family);
+        Ok(Group { guard, id, link, received: Vec::new(), family, is_lost: false })
+    }
+}
+
+impl Family {
+    fn guards(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+        self.guards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A guard, and the processes below it. Dropping it kills all of them.
+pub(super) struct Group {
+    guard: Child,
+    id: Pid,
+    link: UnixStream,
+    /// The beginning of a reply.
+    received: Vec<u8>,
+    family: Arc<Family>,
+    is_lost: bool,
+}
+
+impl Group {
+    /// Starts a program. The one before it has exited.
+    pub(super) async fn start(&mut self, launch: Launch) -> Result<(), StartError> {
+        match wire::send_launch(&mut self.link, launch).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(StartError::Program(error));
+            }
+            Err(_) => return Err(StartError::Guard(self.lose())),
+        }
+        match self.reply().await.map_err(StartError::Guard)? {
+            Reply::Started => Ok(()),
+            Reply::NotStarted(errno) => {
+                Err(StartError::Program(io::Error::from_raw_os_error(errno)))
+            }
+            Reply::Exited(_) | Reply::Cleared => Err(StartError::Guard(self.lose())),
+        }
     }
 
-    /// The group id that a program's process joins.
-    pub(super) const fn id(&self) -> i32 {
-        self.id.as_raw_nonzero().get()
+    /// Waits until the program exits. Its children may still run.
+    pub(super) async fn exited(&mut self) -> Result<ExitStatus, ProcessGuardError> {
+        match self.reply().await? {
+            Reply::Exited(status) => Ok(ExitStatus::from_raw(status)),
+            Reply::Started | Reply::NotStarted(_) | Reply::Cleared => Err(self.lose()),
+        }
     }
 
-    /// Whether its leader runs. Without it, the group would not be killed.
+    /// Kills the program and everything that it has left, and waits until they have ended. A guard
+    /// that does not do it is killed itself, and with it all that it guards.
+    pub(super) async fn clear(&mut self) -> Result<(), ProcessGuardError> {
+        if let Ok(cleared) = timeout(CLEAR_WAIT, self.cleared()).await {
+            return cleared;
+        }
+        if self.guard.id().is_some() {
+            let _gone = kill_process(self.id, Signal::KILL);
+        }
+        Err(self.lose())
+    }
+
+    async fn cleared(&mut self) -> Result<(), ProcessGuardError> {
+        self.resume();
+        if wire::send_clear(&mut self.link).await.is_err() {
+            return Err(self.lose());
+        }
+        loop {
+            match self.reply().await? {
+                Reply::Cleared => return Ok(()),
+                Reply::Exited(_) | Reply::Started | Reply::NotStarted(_) => {}
+            }
+        }
+    }
+
+    async fn reply(&mut self) -> Result<Reply, ProcessGuardError> {
+        loop {
+            let reply = Reply::receive(&mut self.link, &mut self.received);
+            match timeout(RESUME_INTERVAL, reply).await {
+                Ok(reply) => return reply.map_err(|_| self.lose()),
+                Err(_) => self.resume(),
+            }
+        }
+    }
+
+    const fn lose(&mut self) -> ProcessGuardError {
+        self.is_lost = true;
+        ProcessGuardError::Lost
+    }
+
+    /// Whether the guard runs.
     fn is_led(&mut self) -> bool {
-        matches!(self.leader.try_wait(), Ok(None))
+        self.is_lost |= !matches!(self.guard.try_wait(), Ok(None));
+        !self.is_lost
+    }
+
+    /// Continues a guard that a program has stopped.
+    fn resume(&self) {
+        // The id cannot be reused before the guard's exit was reaped.
+        if self.guard.id().is_some() {
+            let _gone = kill_process(self.id, Signal::CONT);
+        }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The id cannot be reused before the leader's exit was reaped.
-        if self.leader.id().is_some() {
-            let _no_process = kill_process_group(self.id, Signal::KILL);
+        let (family, is_led) = (Arc::clone(&self.family), self.is_led());
+        let mut guards = family.guards();
+        guards.remove(&self.id.as_raw_nonzero().get());
+        if is_led {
+            // Closing the socket does the rest.
+            self.resume();
+        } else if family.adopts {
+            descendants::kill_descendants(&guards);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Handlers that are programs.
 //!
-//! Every program runs in a process group of its own, started by a `ProcessGuard`. The group is
-//! killed when the work is dropped, and by a small process in it when the pipe from its worker
-//! closes. So no program outlives its worker.
+//! A program is started by a guard, a process that adopts everything that the program starts. The
+//! guard kills all of it when the work is dropped and when the worker ends. So no process of a
+//! program outlives its worker, even one in a session of its own.
 //!
 //! The feature `programs` has the handlers that run programs, the feature `scan` the built-in
 //! handler that searches for secrets. Without features the crate has only the records of results.
@@ -32,7 +32,7 @@ mod template;
 #[cfg(feature = "programs")]
 pub use batch::{BatchInput, ProcessPerBatch};
 #[cfg(feature = "programs")]
-pub use guard::{ProcessGuard, ProcessGuardError};
+pub use guard::{ProcessGuard, ProcessGuardError, run_as_guard};
 #[cfg(feature = "programs")]
 pub use item::ProcessPerItem;
 #[cfg(feature = "programs")]

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use self::link::{Answers, Done, Link};
 use self::start::Program;
+use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
 use super::output::Output;
 use super::run::{Finished, without_program};
@@ -73,17 +74,18 @@ impl ProcessSlot {
 }
 
 impl PersistentProcess {
-    /// Runs `template` with up to `in_flight` items per program. Its stdout and stderr go to files
+    /// Runs `template` under `guard`, with up to `in_flight` items per program. Its stdout and stderr go to files
     /// in `logs`. Items that are revoked must be given up within `grace`.
     #[must_use]
     pub fn new(
         template: Template,
+        guard: Arc<ProcessGuard>,
         logs: impl Into<PathBuf>,
         spill: Spill,
         in_flight: usize,
         grace: Duration,
     ) -> Self {
-        let program = Program { template, logs: logs.into(), grace };
+        let program = Program { template, guard, logs: logs.into(), grace };
         Self { program, spill, in_flight: in_flight.max(1), slots: Mutex::default() }
     }
 

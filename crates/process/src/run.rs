@@ -2,10 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -13,10 +14,10 @@ use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Assignment, FailureCause, ItemFailure};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::timeout;
 
-use super::guard::{Group, ProcessGuard, ProcessGuardError};
+use super::guard::{Group, Launch, ProcessGuard, ProcessGuardError, StartError};
 use super::item::row_of;
 use super::output::{Gathered, Output, OutputError, keep_last};
 use super::spill::Spill;
@@ -64,6 +65,13 @@ impl Failed {
     }
 }
 
+/// The worker's ends of a program's pipes.
+struct Pipes {
+    stdin: Option<Sender>,
+    stdout: Receiver,
+    stderr: Receiver,
+}
+
 /// A program that exited.
 struct Ended {
     status: ExitStatus,
@@ -76,12 +84,9 @@ impl Invocation<'_> {
     /// may run beside the next try.
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
-        let unguarded = |error: ProcessGuardError| {
-            Failed::Other(ItemFailure::retryable(error.to_string()).of_worker())
-        };
-        let group = self.guard.take().map_err(unguarded)?;
-        let mut child = match self.spawn(&group) {
-            Ok(child) => child,
+        let mut group = self.guard.take().map_err(|error| Failed::Other(unguarded(&error)))?;
+        let pipes = match self.spawn(&mut group).await {
+            Ok(pipes) => pipes,
             Err(failed) => {
                 self.guard.put_back(group);
                 return Err(failed);
@@ -89,15 +94,15 @@ impl Invocation<'_> {
         };
         let mut output = Gathered::new(self.spill, self.assignment, self.sequence);
         let mut stderr = Vec::new();
-        let ended = self.wait(&mut child, &mut output, &mut stderr).await;
-        let Ended { status, is_all_read } = ended.map_err(Failed::Other)?;
+        let ended = self.wait(&mut group, pipes, &mut output, &mut stderr).await;
+        let is_clean = matches!(&ended, Ok(ended) if ended.status.success() && ended.is_all_read);
+        // A guard that was killed is not used again.
+        if is_clean || group.clear().await.is_ok() {
+            self.guard.put_back(group);
+        }
+        let Ended { status, .. } = ended.map_err(Failed::Other)?;
         if !status.success() {
             return Err(Failed::Other(ItemFailure::retryable(describe(status, &stderr))));
-        }
-        if is_all_read {
-            self.guard.put_back(group);
-        } else {
-            drop(group);
         }
         let output = output.finish().await.map_err(|error| Failed::Other(error.into()))?;
         Ok(Finished { took: start.elapsed(), output })
@@ -107,12 +112,12 @@ impl Invocation<'_> {
     /// once if its output cannot be stored: a program whose output is not read may never exit.
     async fn wait(
         &self,
-        child: &mut Child,
+        group: &mut Group,
+        pipes: Pipes,
         output: &mut Gathered<'_>,
         stderr_end: &mut Vec<u8>,
     ) -> Result<Ended, ItemFailure> {
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let Pipes { stdin, stdout, stderr } = pipes;
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, &self.input) {
                 // A program may exit without reading all its input.
@@ -121,12 +126,12 @@ impl Invocation<'_> {
         };
         let mut pipes = pin!(async {
             let others = async {
-                tokio::join!(keep_last(stderr_end, stderr), feed);
+                tokio::join!(keep_last(stderr_end, Some(stderr)), feed);
                 Ok::<(), OutputError>(())
             };
-            tokio::try_join!(output.read(stdout), others)
+            tokio::try_join!(output.read(Some(stdout)), others)
         });
-        let mut ended = pin!(child.wait());
+        let mut ended = pin!(group.exited());
         let (status, read) = tokio::select! {
             biased;
             read = &mut pipes => {
@@ -139,32 +144,55 @@ impl Invocation<'_> {
             }
         };
         let is_all_read = read.transpose()?.is_some();
-        let lost = |error| {
-            ItemFailure::retryable(format!("its exit status is unknown: {error}")).of_worker()
-        };
-        Ok(Ended { status: status.map_err(lost)?, is_all_read })
+        Ok(Ended { status: status.map_err(|error| unguarded(&error))?, is_all_read })
     }
 
-    fn spawn(&self, group: &Group) -> Result<Child, Failed> {
+    async fn spawn(&self, group: &mut Group) -> Result<Pipes, Failed> {
         let Assignment { run, shard, fence, .. } = self.assignment;
-        let mut command = Command::new(self.program);
-        command
-            .args(&self.arguments)
-            .env("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()))
-            .env("SHARDWRIGHT_KEY", key_variable(self.item))
-            .env("SHARDWRIGHT_SHARD", format!("{:016x}", shard.as_raw()))
-            .env("SHARDWRIGHT_FENCE", fence.as_raw().to_string())
-            .env("SHARDWRIGHT_SEQUENCE", self.sequence.to_string())
-            .env("SHARDWRIGHT_ATTEMPT", self.attempt.to_string())
-            .stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(group.id())
-            .kill_on_drop(true);
+        let mut variables = vec![
+            ("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()).into()),
+            ("SHARDWRIGHT_KEY", key_variable(self.item)),
+            ("SHARDWRIGHT_SHARD", format!("{:016x}", shard.as_raw()).into()),
+            ("SHARDWRIGHT_FENCE", fence.as_raw().to_string().into()),
+            ("SHARDWRIGHT_SEQUENCE", self.sequence.to_string().into()),
+            ("SHARDWRIGHT_ATTEMPT", self.attempt.to_string().into()),
+        ];
         if let Some(row) = row_of(self.item) {
-            command.env("SHARDWRIGHT_ROW", row.to_string());
+            variables.push(("SHARDWRIGHT_ROW", row.to_string().into()));
         }
-        command.spawn().map_err(|error| not_started(self.program, &error))
+        let without = |error: io::Error| Failed::Other(without_program(&error, error.to_string()));
+        let (pipes, descriptors) = Pipes::new(self.input.is_some()).map_err(without)?;
+        let (program, arguments) = (self.program.to_owned(), self.arguments.clone());
+        match group.start(Launch { program, arguments, variables, descriptors }).await {
+            Ok(()) => Ok(pipes),
+            Err(StartError::Program(error)) => Err(not_started(self.program, &error)),
+            Err(StartError::Guard(error)) => Err(Failed::Other(unguarded(&error))),
+        }
+    }
+}
+
+impl Pipes {
+    /// Pipes for a program, and its ends of them.
+    fn new(has_stdin: bool) -> io::Result<(Self, Vec<(u8, OwnedFd)>)> {
+        let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
+        let mut theirs = vec![(1, to_stdout.into()), (2, to_stderr.into())];
+        let mut stdin = None;
+        if has_stdin {
+            let (from_stdin, ours) = io::pipe()?;
+            theirs.push((0, from_stdin.into()));
+            stdin = Some(Sender::from_owned_fd(ours.into())?);
+        }
+        let stdout = Receiver::from_owned_fd(stdout.into())?;
+        Ok((Self { stdin, stdout, stderr: Receiver::from_owned_fd(stderr.into())? }, theirs))
+    }
+}
+
+/// The failure of a guard. The program itself may have killed a guard that was lost.
+fn unguarded(error: &ProcessGuardError) -> ItemFailure {
+    let failure = ItemFailure::retryable(error.to_string());
+    match error {
+        ProcessGuardError::Lost => failure,
+        ProcessGuardError::Start(_) | ProcessGuardError::NotServing => failure.of_worker(),
     }
 }
 

@@ -291,14 +291,27 @@ pub mod handler {
 
 /// Handlers that are programs: one process per item or batch, or persistent processes.
 ///
+/// A program runs under a guard, which is this program, started again. So `main` must call
+/// [`run_as_guard`](process::run_as_guard) first. Where that is impossible, start the guard with
+/// another program: `ProcessGuard::start_with("/usr/bin/shardwright")`.
+///
 /// ```
 /// # use shardwright::{Shardwright, connectors::Lines};
 /// use std::sync::Arc;
 ///
-/// use shardwright::process::{ProcessGuard, ProcessPerItem, Spill, Template};
+/// use shardwright::process::{ProcessGuard, ProcessPerItem, Spill, Template, run_as_guard};
+///
+/// # use std::process::ExitCode;
+/// fn main() -> ExitCode {
+///     if let Some(code) = run_as_guard() {
+///         return code;
+///     }
+///     // …
+/// #   run().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+/// }
 ///
 /// # #[tokio::main]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let store = format!("file:{}", folder.path().join("state").display());
 /// # let file = folder.path().join("words.txt");
@@ -306,7 +319,7 @@ pub mod handler {
 /// # let shardwright = Shardwright::open(&store).await?;
 /// # let source = Lines::open(&file).await?;
 /// let command = Template::new(&["echo".into(), "{}".into()])?; // `{}` stands for the item
-/// let guard = Arc::new(ProcessGuard::start()?); // kills programs whose worker is gone
+/// let guard = Arc::new(ProcessGuard::start()?); // kills what outlives its work
 /// let spill = Spill::new(folder.path().join("stdout"), 64 << 10); // holds long outputs
 /// let handler = ProcessPerItem::new(command, guard, spill);
 /// let outcome = shardwright.run("words").source(source).handler(handler).await?;
@@ -318,7 +331,7 @@ pub mod handler {
 pub mod process {
     pub use shardwright_process::{
         BatchInput, PersistentProcess, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill,
-        Template,
+        Template, run_as_guard,
     };
 }
 

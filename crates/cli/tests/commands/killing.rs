@@ -103,11 +103,12 @@ fn item_that_kills_its_worker_is_parked_alone_of_16_in_flight() {
 fn expect_only_the_killer_is_parked(in_flight: &str) {
     let site = Site::with_files(40);
     fs::write(site.path("data/05/killer"), "bad").unwrap();
-    // The parent of the command is the program itself.
-    let script = "if grep -q bad \"$1\"; then kill -9 $PPID; sleep 1000; fi; cat \"$1\"";
+    // The parent of the command is a guard, whose parent is the program itself.
+    let kill = "kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)";
+    let script = format!("if grep -q bad \"$1\"; then {kill}; sleep 1000; fi; cat \"$1\"");
     let flags =
         ["--run", "deadly", "--max-crashes", "5", "-j", "2", "--in-flight", in_flight, "--"];
-    let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
+    let command = [&["run", "data"], &flags[..], &["sh", "-c", &script, "sh", "{}"]].concat();
     let mut crashes = 0;
     let code = loop {
         match site.run(&command).status.code() {

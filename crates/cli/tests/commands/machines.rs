@@ -20,7 +20,10 @@ async fn out_local_leaves_results_on_each_machine() {
     let (one, other) = (Site::new(), Site::new());
     let (data, marks) = (shared.path("data"), shared.path("marks"));
     fs::create_dir(&marks).unwrap();
-    let script = format!("echo > {}/$PPID; sleep 0.03; cat \"$1\"", marks.display());
+    let script = format!(
+        "echo > {}/$(cut -d ' ' -f 4 /proc/$PPID/stat); sleep 0.03; cat \"$1\"",
+        marks.display()
+    );
     let data = data.to_str().unwrap();
     let flags = ["--store", &store, "--run", "apart", "--out-local", "-j", "2"];
     let command = [&["run", data], &flags[..], &["--", "sh", "-c", &script, "sh", "{}"]].concat();

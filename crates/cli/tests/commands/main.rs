@@ -13,6 +13,7 @@ mod format;
 mod killing;
 mod machines;
 mod objects;
+mod outliving;
 mod persistent;
 mod proof;
 mod resuming;

@@ -14,8 +14,8 @@ async fn run_on_etcd_survives_the_kill_of_one_of_two_processes() {
     let site = Site::with_files(200);
     let marks = site.path("marks");
     fs::create_dir(&marks).unwrap();
-    // Each command creates a file that is named by its parent, and takes 30 ms.
-    let script = "echo > marks/$PPID; sleep 0.03; cat \"$1\"";
+    // Each command creates a file that is named by its worker's process, and takes 30 ms.
+    let script = "echo > marks/$(cut -d ' ' -f 4 /proc/$PPID/stat); sleep 0.03; cat \"$1\"";
     let flags = ["--store", &store, "--run", "shared", "--out", "out", "-j", "2", "--lease", "2"];
     let command = [&["run", "data"], &flags[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
     let (mut one, mut other) = (site.start(&command), site.start(&command));

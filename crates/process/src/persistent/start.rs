@@ -2,33 +2,29 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use command_fds::{CommandFdExt as _, FdMapping};
 use memchr::memchr;
 use shardwright_contracts::{RunId, WorkerId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::PersistentError;
 use super::link::Link;
 use super::message;
-use crate::guard::Group;
+use crate::guard::{Group, Launch, ProcessGuard, StartError};
 use crate::output::{LOG_MODE, STDERR_BYTES, created};
 use crate::run::describe;
 use crate::template::Template;
 
 /// The descriptor from which a program reads messages.
-const READ_FD: i32 = 3;
+const READ_FD: u8 = 3;
 /// The descriptor to which a program writes messages.
-const WRITE_FD: i32 = 4;
+const WRITE_FD: u8 = 4;
 /// Longest line of a program.
 pub(super) const MAX_LINE: usize = 1 << 20;
 const CHUNK_BYTES: usize = 64 * 1_024;
@@ -40,6 +36,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(1);
 /// A program, and how to start it.
 pub(super) struct Program {
     pub(super) template: Template,
+    pub(super) guard: Arc<ProcessGuard>,
     /// The folder for stdout and stderr of programs.
     pub(super) logs: PathBuf,
     pub(super) grace: Duration,
@@ -57,37 +54,40 @@ impl Program {
         let (ours_to_read, theirs_to_write) = io::pipe().map_err(descriptors)?;
         let path = self.logs.join(format!("{:016x}.log", worker.as_raw()));
         let log = open_log(&path).map_err(descriptors)?;
+        let (ours_of_stderr, stderr) = io::pipe().map_err(descriptors)?;
+        let launch = Launch {
+            program: self.template.program().to_owned(),
+            arguments: self.template.arguments().to_vec(),
+            variables: vec![
+                ("SHARDWRIGHT_PROTOCOL", message::VERSION.to_string().into()),
+                ("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()).into()),
+            ],
+            descriptors: vec![
+                (1, log.try_clone().map_err(descriptors)?.into()),
+                (2, stderr.into()),
+                (READ_FD, theirs_to_read.into()),
+                (WRITE_FD, theirs_to_write.into()),
+            ],
+        };
         // Dropping the group kills the program and its children.
-        let group = Group::start()?;
-        let mut command = Command::new(self.template.program());
-        command
-            .args(self.template.arguments())
-            .env("SHARDWRIGHT_PROTOCOL", message::VERSION.to_string())
-            .env("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(descriptors)?)
-            .stderr(Stdio::piped())
-            .process_group(group.id())
-            .kill_on_drop(true)
-            .fd_mappings(vec![
-                FdMapping { parent_fd: OwnedFd::from(theirs_to_read), child_fd: READ_FD },
-                FdMapping { parent_fd: OwnedFd::from(theirs_to_write), child_fd: WRITE_FD },
-            ])
-            .map_err(|error| descriptors(io::Error::other(error)))?;
-        let program = || self.template.program().display().to_string();
-        let child = command
-            .spawn()
-            .map_err(|error| PersistentError::Start { program: program(), error })?;
-        // The command holds the other ends of the pipes.
-        drop(command);
+        let mut group = self.guard.take()?;
+        group.start(launch).await.map_err(|error| match error {
+            StartError::Guard(error) => error.into(),
+            StartError::Program(error) => {
+                let program = self.template.program().display().to_string();
+                PersistentError::Start { program, error }
+            }
+        })?;
         let to = Sender::from_owned_fd(ours_to_write.into()).map_err(descriptors)?;
         let from = Receiver::from_owned_fd(ours_to_read.into()).map_err(descriptors)?;
+        let stderr = Receiver::from_owned_fd(ours_of_stderr.into()).map_err(descriptors)?;
         let (hello, is_ready) = oneshot::channel();
         let mut first_line = Vec::new();
         message::hello(&mut first_line, run);
         let link = Arc::new(Link::new(self.grace, hello, first_line));
         tokio::spawn(write_lines(Arc::clone(&link), to));
-        tokio::spawn(supervise(Arc::clone(&link), child, group, from, log, path));
+        let running = Running { group, from, stderr, log, log_path: path };
+        tokio::spawn(supervise(Arc::clone(&link), running));
         self.is_ready(&link, is_ready).await?;
         Ok(link)
     }
@@ -144,17 +144,20 @@ async fn write_lines(link: Arc<Link>, mut to: Sender) {
     }
 }
 
-/// Supervises a program until it exits, or kills it.
-async fn supervise(
-    link: Arc<Link>,
-    mut child: Child,
+/// A program that runs, and its pipes.
+struct Running {
     group: Group,
     from: Receiver,
+    stderr: Receiver,
     log: File,
     log_path: PathBuf,
-) {
+}
+
+/// Supervises a program until it exits, or kills it.
+async fn supervise(link: Arc<Link>, running: Running) {
+    let Running { mut group, from, stderr, log, log_path } = running;
     let stderr_end = Arc::new(Mutex::new(Vec::new()));
-    let mut stderr_read = tokio::spawn(keep_end(child.stderr.take(), Arc::clone(&stderr_end), log));
+    let mut stderr_read = tokio::spawn(keep_end(stderr, Arc::clone(&stderr_end), log));
     let failed = tokio::select! {
         biased;
         error = read_lines(&link, from) => Some(error),
@@ -163,7 +166,7 @@ async fn supervise(
     if let Some(error) = failed {
         let status = match error {
             // The exit status explains it.
-            PersistentError::Closed => timeout(EXIT_WAIT, child.wait()).await.ok(),
+            PersistentError::Closed => timeout(EXIT_WAIT, group.exited()).await.ok(),
             _ => None,
         };
         link.end(match status {
@@ -175,9 +178,8 @@ async fn supervise(
             Some(Err(_)) | None => error,
         });
     }
+    let _killed = group.clear().await;
     drop(group);
-    let _killed = child.start_kill();
-    let _reaped = child.wait().await;
     if fs::metadata(&log_path).is_ok_and(|log| log.len() == 0) {
         let _untidy = fs::remove_file(&log_path);
     }
@@ -213,8 +215,7 @@ async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
 }
 
 /// Copies stderr to the log, and keeps its end.
-async fn keep_end(stderr: Option<ChildStderr>, last: Arc<Mutex<Vec<u8>>>, mut log: File) {
-    let Some(mut stderr) = stderr else { return };
+async fn keep_end(mut stderr: Receiver, last: Arc<Mutex<Vec<u8>>>, mut log: File) {
     let mut buffer = Vec::with_capacity(CHUNK_BYTES);
     while let Ok(1..) = stderr.read_buf(&mut buffer).await {
         // A full disk does not stop the work.

@@ -11,6 +11,7 @@
 mod checks;
 mod lines;
 mod missing_programs;
+mod outliving;
 mod persistent;
 mod programs;
 #[path = "../../../worker/tests/support/mod.rs"]

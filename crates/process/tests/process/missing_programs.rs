@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_process::{
-    BatchInput, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill, Template,
-};
+use shardwright_process::{BatchInput, ProcessPerBatch, ProcessPerItem, Spill, Template};
 use shardwright_worker::{Handler, RunOutcome, WorkerError};
 use tokio::time::timeout;
 
+use crate::programs::guard;
 use crate::support::{
     Coordinator, Hurried, Journal, LONG, env, join, results, shards, sink, start_with_lease,
     worker_with,
@@ -48,7 +47,7 @@ fn template(program: &Path) -> Template {
 async fn a_missing_program_stops_the_worker_until_it_exists() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tool");
-    let guard = Arc::new(ProcessGuard::start().unwrap());
+    let guard = guard();
     let spill = Spill::new(folder.path().join("spill"), 1_000);
     let one_by_one = || ProcessPerItem::new(template(&program), Arc::clone(&guard), spill.clone());
     let together = || {
@@ -83,7 +82,7 @@ async fn output_that_cannot_be_stored_stops_the_worker() {
     let no_folder = folder.path().join("file");
     fs::write(&no_folder, "").unwrap();
     let handler = |spill: &Path| {
-        let guard = Arc::new(ProcessGuard::start().unwrap());
+        let guard = guard();
         let command = ["sh", "-c", "head -c 5000 /dev/zero"].map(OsString::from);
         ProcessPerItem::new(Template::new(&command).unwrap(), guard, Spill::new(spill, 1_000))
     };

@@ -12,6 +12,7 @@ use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Assignment, Batch, FailureCause, Outcome};
 use shardwright_worker::{Handler as _, Worker};
 
+use crate::programs::guard;
 use crate::support::{Numbers, RUN, TENANT, env, join, start_with_lease};
 
 /// Longer than any test takes.
@@ -47,7 +48,7 @@ fn handler(folder: &Path, on_revoke: &str, grace: Duration) -> PersistentProcess
     let command = ["sh", "-c", &script, "sh", folder.to_str().unwrap()].map(OsString::from);
     let template = Template::new(&command).unwrap();
     let spill = Spill::new(folder.join("spill"), 100);
-    PersistentProcess::new(template, folder.join("logs"), spill, 4, grace)
+    PersistentProcess::new(template, guard(), folder.join("logs"), spill, 4, grace)
 }
 
 fn item(text: &str) -> Item {
@@ -158,7 +159,7 @@ fn long_winded(folder: &Path, spill: &Path) -> PersistentProcess {
     let long = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3
         echo "{\"type\":\"done\",\"id\":1,\"output\":\"$(printf %0200d 0)\"}" >&4; read -r _ <&3"#;
     let template = Template::new(&["sh", "-c", long].map(OsString::from)).unwrap();
-    PersistentProcess::new(template, folder.join("logs"), Spill::new(spill, 100), 1, LONG)
+    PersistentProcess::new(template, guard(), folder.join("logs"), Spill::new(spill, 100), 1, LONG)
 }
 
 async fn first_outcome(handler: &PersistentProcess) -> Outcome {
@@ -194,7 +195,7 @@ fn quiet(command: &[&str], folder: &Path) -> PersistentProcess {
     let command: Vec<OsString> = command.iter().map(OsString::from).collect();
     let template = Template::new(&command).unwrap();
     let spill = Spill::new(folder.join("spill"), 100);
-    PersistentProcess::new(template, folder.join("logs"), spill, 1, LONG)
+    PersistentProcess::new(template, guard(), folder.join("logs"), spill, 1, LONG)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,7 +236,8 @@ async fn a_program_that_stops_reading_is_killed_with_its_children() {
     let template = Template::new(&command.map(OsString::from)).unwrap();
     let spill = Spill::new(folder.path().join("spill"), 100);
     let grace = Duration::from_millis(20);
-    let handler = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace);
+    let handler =
+        PersistentProcess::new(template, guard(), folder.path().join("logs"), spill, 1, grace);
     // More than the capacity of a pipe, so that the revoke cannot be written.
     revoke_when_stuck(&handler, folder.path(), item(&"x".repeat(300_000))).await;
     let ids = std::fs::read_to_string(folder.path().join("ids")).unwrap();
@@ -261,7 +263,14 @@ async fn a_lost_shard_kills_a_program_that_ignores_revoke() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(first.clone())
         .connector(Numbers)
-        .handler(PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace))
+        .handler(PersistentProcess::new(
+            template,
+            guard(),
+            folder.path().join("logs"),
+            spill,
+            1,
+            grace,
+        ))
         .env(env());
     let working = tokio::spawn(worker.run());
     let (named, start) = (folder.path().join("id"), Instant::now());

@@ -26,19 +26,19 @@ fn template(command: &[&str]) -> Template {
 }
 
 /// A shell script that gets a folder as its first argument.
-fn script(text: &str, folder: &Path) -> Template {
+pub(crate) fn script(text: &str, folder: &Path) -> Template {
     template(&["sh", "-c", text, "sh", folder.to_str().unwrap()])
 }
 
-fn guard() -> Arc<ProcessGuard> {
-    Arc::new(ProcessGuard::start().unwrap())
+pub(crate) fn guard() -> Arc<ProcessGuard> {
+    Arc::new(ProcessGuard::start_with(env!("CARGO_BIN_EXE_shardwright-guard")).unwrap())
 }
 
 fn spill(folder: &Path) -> Spill {
     Spill::new(folder.join("spill"), 1_000)
 }
 
-fn per_item(template: Template, folder: &Path) -> ProcessPerItem {
+pub(crate) fn per_item(template: Template, folder: &Path) -> ProcessPerItem {
     ProcessPerItem::new(template, guard(), spill(folder))
 }
 
@@ -46,7 +46,7 @@ fn per_batch(template: Template, folder: &Path, input: BatchInput) -> ProcessPer
     ProcessPerBatch::new(template, guard(), spill(folder), 100, input)
 }
 
-fn row(number: u64, text: impl Into<Vec<u8>>) -> Item {
+pub(crate) fn row(number: u64, text: impl Into<Vec<u8>>) -> Item {
     let text: Vec<u8> = text.into();
     let payload = Payload::Row { number, bytes: text.into() };
     Item { key: Bytes::copy_from_slice(&number.to_be_bytes()), size: None, payload }
@@ -64,7 +64,7 @@ fn assignment() -> Assignment {
 /// The batch of an item and the program's stdout, or its failure.
 type Processed = Result<(Option<u64>, String), ItemFailure>;
 
-async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Processed> {
+pub(crate) async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Processed> {
     let assignment = assignment();
     let batch = Batch { assignment: &assignment, sequence: 0, items, attempt: 1 };
     let outcomes = timeout(LONG, handler.process(batch)).await.unwrap();
@@ -76,19 +76,19 @@ async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Processed> {
     outcomes.into_iter().map(|outcome| outcome.map(read)).collect()
 }
 
-async fn stdout_of(handler: &impl Handler, item: Item) -> String {
+pub(crate) async fn stdout_of(handler: &impl Handler, item: Item) -> String {
     process(handler, &[item]).await.remove(0).unwrap().1
 }
 
 /// Whether a process has exited. It may be a zombie.
-fn is_gone(id: &str) -> bool {
+pub(crate) fn is_gone(id: &str) -> bool {
     match fs::read_to_string(Path::new("/proc").join(id.trim()).join("stat")) {
         Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
         Err(_) => true,
     }
 }
 
-async fn until(what: impl Fn() -> bool) {
+pub(crate) async fn until(what: impl Fn() -> bool) {
     let start = Instant::now();
     while !what() {
         assert!(start.elapsed() < LONG);
@@ -116,7 +116,7 @@ async fn dropping_the_work_kills_children_of_the_program() {
 }
 
 /// Drops the work when a file exists.
-async fn drop_when(handler: &impl Handler, file: &Path) {
+pub(crate) async fn drop_when(handler: &impl Handler, file: &Path) {
     let (assignment, items) = (assignment(), [row(0, "a")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
     let mut working = Box::pin(handler.process(batch));
@@ -170,30 +170,30 @@ async fn children_of_a_failed_try_are_killed() {
     until(|| is_gone(&id)).await;
 }
 
-/// The process group of a program, from its `/proc/self/stat`.
-fn group(stat: &str) -> String {
-    stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned()
+/// The guard of a program, from the program's `/proc/self/stat`.
+fn parent(stat: &str) -> String {
+    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_program_has_a_group_which_is_reused() {
+async fn each_program_has_a_guard_which_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let handler = per_item(template(&["cat", "/proc/self/stat", "{}"]), folder.path());
-    let alone = group(&stdout_of(&handler, row(0, "/dev/null")).await);
-    assert_eq!(group(&stdout_of(&handler, row(1, "/dev/null")).await), alone);
+    let alone = parent(&stdout_of(&handler, row(0, "/dev/null")).await);
+    assert_eq!(parent(&stdout_of(&handler, row(1, "/dev/null")).await), alone);
     // One program blocks on the pipe until the other has run.
     let pipe = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let waits = row(2, pipe.to_str().unwrap());
     let together = async {
-        let other = group(&stdout_of(&handler, row(3, "/dev/null")).await);
+        let other = parent(&stdout_of(&handler, row(3, "/dev/null")).await);
         let opened = pipe.clone();
         tokio::task::spawn_blocking(move || fs::write(opened, "")).await.unwrap().unwrap();
         other
     };
     let (one, other) = tokio::join!(stdout_of(&handler, waits), together);
-    assert_ne!(group(&one), other);
+    assert_ne!(parent(&one), other);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

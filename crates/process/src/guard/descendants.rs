@@ -1,0 +1,141 @@
+//! Killing all descendants of this process.
+//!
+//! A process that a program starts can leave the program's process group and session, but not the
+//! descendants of its guard: the guard is a subreaper, so the kernel makes it the parent of every
+//! orphan below it. `/proc` lists processes with their parents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, wait, waitpid,
+};
+
+/// How long to wait for killed processes to end. One in an uninterruptible system call executes
+/// nothing more, even if it ends later.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait for one process, before looking for others again.
+const POLL_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// A process. The time of its start distinguishes it from a later one of the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Process {
+    id: i32,
+    parent: i32,
+    started: u64,
+}
+
+/// Kills all descendants of this process, except `spared` ones and their descendants. Returns when
+/// they have ended, or after a timeout.
+///
+/// They are first stopped, then killed: a stopped process starts no other, so that even processes
+/// that multiply are found in the end.
+pub(super) fn kill_descendants(spared: &BTreeSet<i32>) {
+    let deadline = Instant::now() + KILL_WAIT;
+    let mut stopped = BTreeSet::new();
+    loop {
+        let found = descendants(spared);
+        // A process that changed its parent during the look may be missing, but has a parent.
+        if found.is_empty() && (!spared.is_empty() || !has_children()) {
+            return;
+        }
+        let is_late = Instant::now() > deadline;
+        let new: Vec<Process> = found
+            .iter()
+            .filter(|process| stopped.insert((process.id, process.started)))
+            .copied()
+            .collect();
+        for process in &new {
+            process.signal(Signal::STOP);
+        }
+        if new.is_empty() || is_late {
+            let killed: Vec<OwnedFd> =
+                found.iter().filter_map(|process| process.signal(Signal::KILL)).collect();
+            if let Some(last) = killed.last() {
+                let _ended = poll(&mut [PollFd::new(last, PollFlags::IN)], Some(&POLL_WAIT));
+            }
+        }
+        if is_late {
+            return;
+        }
+    }
+}
+
+/// Whether this process has children. Reaps those that have ended.
+pub(super) fn has_children() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+impl Process {
+    /// Sends a signal to this process, and to no later one of the same id.
+    fn signal(self, signal: Signal) -> Option<OwnedFd> {
+        let descriptor = pidfd_open(Pid::from_raw(self.id)?, PidfdFlags::empty()).ok()?;
+        // The descriptor is of the process that has the id now.
+        if Self::read(self.id)?.started != self.started {
+            return None;
+        }
+        pidfd_send_signal(&descriptor, signal).ok()?;
+        Some(descriptor)
+    }
+
+    fn read(id: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
+        // The name may contain spaces and parentheses.
+        let at = stat.iter().rposition(|byte| *byte == b')')?;
+        let text = std::str::from_utf8(stat.get(at + 1..)?).ok()?;
+        let mut fields = text.split_ascii_whitespace();
+        let parent = fields.nth(1)?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        Some(Self { id, parent, started })
+    }
+}
+
+/// The descendants of this process. Reaps ended children.
+fn descendants(spared: &BTreeSet<i32>) -> Vec<Process> {
+    let own = getpid().as_raw_nonzero().get();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for process in ids.filter_map(Process::read) {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let (mut parents, mut found) = (vec![own], Vec::new());
+    while let Some(parent) = parents.pop() {
+        for process in children.remove(&parent).unwrap_or_default() {
+            if spared.contains(&process.id) || parent == own && is_reaped(process.id) {
+                continue;
+            }
+            parents.push(process.id);
+            found.push(process);
+        }
+    }
+    found
+}
+
+/// Whether a child has ended. Reaps it.
+fn is_reaped(id: i32) -> bool {
+    let id = Pid::from_raw(id);
+    id.is_some() && matches!(waitpid(id, WaitOptions::NOHANG), Ok(Some(_)) | Err(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_read_from_proc() {
+        let (own, parent) = (getpid(), rustix::process::getppid().unwrap());
+        let read = Process::read(own.as_raw_nonzero().get()).unwrap();
+        assert_eq!(read.parent, parent.as_raw_nonzero().get());
+        assert!(read.started > 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! The guard process.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
+use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::descendants::{has_children, kill_descendants};
+use super::wire::{Received, Reply, Request, Requests};
+
+/// The name by which a process knows that it is a guard. The rest of its command line is empty.
+pub(super) const NAME: &str = "shardwright-guard";
+
+/// Whether this process was started as a guard.
+pub(super) fn is_guard() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == OsStr::new(NAME))
+}
+
+/// Serves as a guard until the worker ends, if this process was started as one. Call this first in
+/// `main`: [`ProcessGuard::start`](super::ProcessGuard::start) starts the program again.
+#[must_use]
+pub fn run_as_guard() -> Option<ExitCode> {
+    if !is_guard() {
+        return None;
+    }
+    let served = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .and_then(|runtime| runtime.block_on(serve()));
+    kill_descendants(&std::collections::BTreeSet::new());
+    Some(served.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+}
+
+/// Starts programs for the worker at the other end of stdin, one at a time, until it is gone.
+async fn serve() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    // `killall shardwright` ends the workers. The guards end after their programs.
+    rustix::thread::set_name(c"shardwright-gua")?;
+    let link = StdUnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    link.set_nonblocking(true)?;
+    let mut link = UnixStream::from_std(link)?;
+    let mut ended = signal(SignalKind::child())?;
+    let _ignored = ignore_signals()?;
+    let (mut requests, mut program) = (Requests::default(), None);
+    loop {
+        tokio::select! {
+            biased;
+            request = requests.next(&link) => match request? {
+                None => return Ok(()),
+                Some(Request::Clear) => {
+                    clear(program.take());
+                    Reply::Cleared.send(&mut link).await?;
+                }
+                Some(Request::Start(launch)) => {
+                    let reply = match start(launch) {
+                        Ok(id) => {
+                            program = Some(id);
+                            Reply::Started
+                        }
+                        Err(error) => {
+                            let unknown = Errno::INVAL.raw_os_error();
+                            Reply::NotStarted(error.raw_os_error().unwrap_or(unknown))
+                        }
+                    };
+                    reply.send(&mut link).await?;
+                }
+            },
+            _ = ended.recv() => {}
+        }
+        while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
+            if program.take_if(|program| *program == id).is_some() {
+                Reply::Exited(status.as_raw()).send(&mut link).await?;
+            }
+        }
+    }
+}
+
+/// Signals that a terminal, an operator or a program may send. A guard ends after its worker.
+fn ignore_signals() -> io::Result<Vec<tokio::signal::unix::Signal>> {
+    let kinds = [
+        SignalKind::alarm(),
+        SignalKind::hangup(),
+        SignalKind::interrupt(),
+        SignalKind::quit(),
+        SignalKind::terminate(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ];
+    kinds.into_iter().map(signal).collect()
+}
+
+/// Kills everything that programs have left.
+fn clear(program: Option<Pid>) {
+    if let Some(program) = program {
+        // It was not reaped, so its id is not reused.
+        let _none = kill_process_group(program, Signal::KILL);
+    }
+    if has_children() {
+        kill_descendants(&std::collections::BTreeSet::new());
+    }
+}
+
+fn start(launch: Received) -> io::Result<Pid> {
+    let Received { program, arguments, variables, descriptors } = launch;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables).stdin(Stdio::null()).process_group(0);
+    let mut others = Vec::new();
+    for (number, descriptor) in descriptors {
+        match number {
+            0 => _ = command.stdin(descriptor),
+            1 => _ = command.stdout(descriptor),
+            2 => _ = command.stderr(descriptor),
+            _ => others.push(FdMapping { parent_fd: descriptor, child_fd: number.into() }),
+        }
+    }
+    if !others.is_empty() {
+        command.fd_mappings(others).map_err(io::Error::other)?;
+    }
+    let child = command.spawn()?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| Errno::SRCH.into())
+}
