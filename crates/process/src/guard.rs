@@ -12,14 +12,15 @@
 //!
 //! | what ends | what follows |
 //! |---|---|
-//! | the worker, or the work is dropped | the guard reads the end of its socket, kills all its descendants and exits |
-//! | an attempt fails, or a child keeps a pipe open | the worker requests the same, and waits for it |
-//! | a guard | its descendants become the worker's, which kills them; the attempt fails |
-//! | the worker and a guard at once | nothing: their descendants outlive them |
+//! | the worker, or its work is dropped | the guard reads EOF, kills all below it and exits |
+//! | an attempt, by failure | the worker requests the same, and waits for it |
+//! | a program whose child keeps a pipe open | the same |
+//! | a guard | all below it become the worker's, which kills them; the attempt fails |
+//! | the worker and a guard at once | nothing: all below the guard outlive it |
 //!
 //! A guard has a process group of its own, so that a terminal's Ctrl-C and Ctrl-Z and a signal to
-//! the worker's group do not reach it. If it is stopped while the worker dies, the kernel continues
-//! it: its group has become an orphan. A guard whose program exited normally is reused.
+//! the worker's group do not reach it. If it is stopped when the worker dies, the kernel continues
+//! it. A guard whose program exited normally is reused.
 
 mod descendants;
 mod serve;
@@ -58,8 +59,8 @@ pub enum ProcessGuardError {
     /// The guard did not start.
     #[error("the process that guards programs cannot be started: {0}")]
     Start(#[source] io::Error),
-    /// This process is itself a guard.
-    #[error("`main` must call `run_as_guard` first: this process was started as a guard")]
+    /// The program cannot be started as a guard.
+    #[error("`main` must call `shardwright::process::run_as_guard` first, to guard programs")]
     NotServing,
     /// The guard was killed. Its programs are killed with it.
     #[error("the process that guards the program has ended; it may have been killed")]
@@ -93,7 +94,7 @@ impl ProcessGuard {
     /// Guards programs by this program, whose `main` must call [`run_as_guard`] first. Starts the
     /// first guard, to check that it can be started.
     pub fn start() -> Result<Self, ProcessGuardError> {
-        Self::start_with(THIS_PROGRAM)
+        Self::start_this(Family::default())
     }
 
     /// Guards programs by another program whose `main` calls [`run_as_guard`] first, such as the
@@ -106,13 +107,17 @@ impl ProcessGuard {
     /// guards: it adopts orphans, and if a guard is killed, kills all children that are no guards.
     pub fn start_adopting() -> Result<Self, ProcessGuardError> {
         let adopts = rustix::process::set_child_subreaper(Some(getpid())).is_ok();
-        Self::start_in(THIS_PROGRAM.into(), Family { adopts, ..Family::default() })
+        Self::start_this(Family { adopts, ..Family::default() })
+    }
+
+    fn start_this(family: Family) -> Result<Self, ProcessGuardError> {
+        if !serve::is_serving() {
+            return Err(ProcessGuardError::NotServing);
+        }
+        Self::start_in(THIS_PROGRAM.into(), family)
     }
 
     fn start_in(program: PathBuf, family: Family) -> Result<Self, ProcessGuardError> {
-        if serve::is_guard() {
-            return Err(ProcessGuardError::NotServing);
-        }
         let guard = Self { program, idle: Mutex::default(), family: Arc::new(family) };
         guard.put_back(guard.new_group()?);
         Ok(guard)

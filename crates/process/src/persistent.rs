@@ -74,8 +74,8 @@ impl ProcessSlot {
 }
 
 impl PersistentProcess {
-    /// Runs `template` under `guard`, with up to `in_flight` items per program. Its stdout and stderr go to files
-    /// in `logs`. Items that are revoked must be given up within `grace`.
+    /// Runs `template` under `guard`, with up to `in_flight` items per program. Its stdout and
+    /// stderr go to files in `logs`. Items that are revoked must be given up within `grace`.
     #[must_use]
     pub fn new(
         template: Template,

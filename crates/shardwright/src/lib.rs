@@ -295,7 +295,7 @@ pub mod handler {
 /// [`run_as_guard`](process::run_as_guard) first. Where that is impossible, start the guard with
 /// another program: `ProcessGuard::start_with("/usr/bin/shardwright")`.
 ///
-/// ```
+/// ```standalone_crate
 /// # use shardwright::{Shardwright, connectors::Lines};
 /// use std::sync::Arc;
 ///

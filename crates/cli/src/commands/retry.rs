@@ -98,7 +98,6 @@ mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command};
     use crate::testing::Bench;
-    use shardwright_jobs::JobOptions;
 
     #[tokio::test]
     async fn refused_retry_leaves_items_parked() {
@@ -107,17 +106,13 @@ mod tests {
         let Command::Retry(arguments) = Arguments::parse_from(command_line).command else {
             panic!("{command_line:?}")
         };
-        for (begun_with, why) in [
-            (bench.scan_options(), "a run of `scan` does not store its rules"),
-            (JobOptions { mode: Mode::Persistent, ..bench.fresh("true") }, "ended unexpectedly"),
-        ] {
-            let begun = bench.begin(&begun_with).await.unwrap();
-            let run = begun.run;
-            bench.park(begun).await;
-            let refusal = super::run(&bench.store, true, &arguments, false).await.unwrap_err();
-            assert!(format!("{refusal:#}").contains(why), "{refusal:#}");
-            let progress = bench.coordinator.get_run_progress(TENANT, run).await.unwrap();
-            assert_eq!((progress.parked, progress.active), (1, 0), "{why}");
-        }
+        let begun = bench.begin(&bench.scan_options()).await.unwrap();
+        let run = begun.run;
+        bench.park(begun).await;
+        let refusal = super::run(&bench.store, true, &arguments, false).await.unwrap_err();
+        let why = "a run of `scan` does not store its rules";
+        assert!(format!("{refusal:#}").contains(why), "{refusal:#}");
+        let progress = bench.coordinator.get_run_progress(TENANT, run).await.unwrap();
+        assert_eq!((progress.parked, progress.active), (1, 0));
     }
 }

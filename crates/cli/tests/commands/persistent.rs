@@ -140,3 +140,16 @@ fn kill_of_the_program_ends_workers_and_their_children() {
     child.wait().unwrap();
     wait_until(|| ids.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap()));
 }
+
+#[test]
+fn refused_retry_of_a_persistent_program_leaves_items_parked() {
+    let site = Site::with_files(1);
+    let failing = r#"echo "{\"type\":\"failed\",\"id\":$id,\"detail\":\"broken\"}" >&4"#;
+    let worker = worker(&site, failing);
+    let flags = ["run", "data", "--run", "bad", "--retries", "0", "--persistent", "--"];
+    site.expect(3, &[&flags[..], &["sh", &worker]].concat());
+    fs::write(site.path("worker"), "exit 5").unwrap();
+    let printed = site.expect(2, &["retry", "--parked", "bad"]);
+    assert!(printed.contains("ended unexpectedly: exit code 5"), "{printed}");
+    assert!(site.expect(0, &["parked", "bad"]).contains("broken"));
+}

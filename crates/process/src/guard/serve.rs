@@ -1,15 +1,20 @@
 //! The guard process.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper,
+    set_parent_process_death_signal, wait,
+};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,31 +24,38 @@ use super::wire::{Received, Reply, Request, Requests};
 /// The name by which a process knows that it is a guard. The rest of its command line is empty.
 pub(super) const NAME: &str = "shardwright-guard";
 
-/// Whether this process was started as a guard.
-pub(super) fn is_guard() -> bool {
-    std::env::args_os().next().is_some_and(|name| name == OsStr::new(NAME))
+/// Whether this program would serve as a guard if it were started as one.
+static IS_SERVING: AtomicBool = AtomicBool::new(false);
+
+/// Whether `main` has called [`run_as_guard`].
+pub(super) fn is_serving() -> bool {
+    IS_SERVING.load(Ordering::Relaxed)
 }
 
 /// Serves as a guard until the worker ends, if this process was started as one. Call this first in
 /// `main`: [`ProcessGuard::start`](super::ProcessGuard::start) starts the program again.
 #[must_use]
 pub fn run_as_guard() -> Option<ExitCode> {
-    if !is_guard() {
+    if std::env::args_os().next().is_none_or(|name| name != OsStr::new(NAME)) {
+        IS_SERVING.store(true, Ordering::Relaxed);
         return None;
     }
     let served = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
         .and_then(|runtime| runtime.block_on(serve()));
-    kill_descendants(&std::collections::BTreeSet::new());
+    kill_descendants(&BTreeSet::new());
     Some(served.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
 /// Starts programs for the worker at the other end of stdin, one at a time, until it is gone.
 async fn serve() -> io::Result<()> {
-    rustix::process::set_child_subreaper(Some(getpid()))?;
+    set_child_subreaper(Some(getpid()))?;
     // `killall shardwright` ends the workers. The guards end after their programs.
     rustix::thread::set_name(c"shardwright-gua")?;
+    // Continues a stopped guard when its worker dies. It is sent when the thread that started the
+    // guard ends, and may be too early, which is harmless.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
     let link = StdUnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     link.set_nonblocking(true)?;
     let mut link = UnixStream::from_std(link)?;
@@ -104,7 +116,7 @@ fn clear(program: Option<Pid>) {
         let _none = kill_process_group(program, Signal::KILL);
     }
     if has_children() {
-        kill_descendants(&std::collections::BTreeSet::new());
+        kill_descendants(&BTreeSet::new());
     }
 }
 

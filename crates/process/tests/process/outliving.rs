@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use shardwright_process::ProcessPerItem;
+use shardwright_process::{ProcessGuard, ProcessGuardError, ProcessPerItem};
 use shardwright_worker::handler::FailureCause;
 
 use crate::programs::{drop_when, is_gone, per_item, process, row, script, stdout_of, until};
@@ -140,4 +140,11 @@ async fn program_gets_no_descriptor_of_its_guard() {
     for number in 0..3 {
         assert_eq!(stdout_of(&handler, row(number, "a")).await.as_bytes(), direct.stdout);
     }
+}
+
+#[tokio::test]
+async fn program_that_cannot_be_a_guard_is_not_started_as_one() {
+    // The main function of a test does not call `run_as_guard`.
+    let started = ProcessGuard::start();
+    assert!(matches!(started.err(), Some(ProcessGuardError::NotServing)));
 }
