@@ -44,7 +44,7 @@ pub fn run_as_guard() -> Option<ExitCode> {
         .enable_io()
         .build()
         .and_then(|runtime| runtime.block_on(serve()));
-    kill_descendants(&BTreeSet::new());
+    clear(None);
     Some(served.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
