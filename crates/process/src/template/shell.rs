@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn shell_is_found_behind_any_wrapper() {
+    fn shell_is_found_after_any_wrapper() {
         for wrapper in [
             "env",
             "env -i -u HOME A=b B=c",
