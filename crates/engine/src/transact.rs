@@ -29,8 +29,9 @@ pub enum Settled {
     Stored(Revision),
     /// An expectation did not hold. Nothing of the commit is stored.
     Conflict(Conflict),
-    /// An attempt had an unknown outcome, and its keys have changed since. The commit can no longer
-    /// be applied. Whether it was applied in between is unknown. The error is the one to report.
+    /// An attempt had an unknown outcome. Its keys have changed since, or its session has ended, so
+    /// the commit can no longer be applied. Whether it was applied in between is unknown. The error
+    /// is the one to report.
     ///
     /// A transaction with an operation id decides again. If the commit was applied, it finds the id
     /// in the op log and answers `Replayed`, with the same result as `Executed`.
@@ -210,8 +211,8 @@ impl Driver {
                 Decision::Refuse(refusal) => return Err(refusal),
                 Decision::Reload => {}
                 Decision::Commit(commit, answer) => {
-                    let operation = transaction.operation();
-                    let commit = build(operation, commit)?;
+                    let commit = build(transaction.operation(), commit)
+                        .map_err(|error| failure(transaction, &unresolved, error))?;
                     let settled = transaction.commit(self, &commit).await;
                     match settled.map_err(|error| failure(transaction, &unresolved, error))? {
                         Settled::Stored(revision) => {
@@ -267,8 +268,11 @@ impl Driver {
                 (Sent::Settled(settled @ Settled::SessionGone(_)), Some(_)) if is_bound(commit) => {
                     return Ok(settled);
                 }
+                // No store applies a put of an ended session, so no copy can be applied any more.
+                (Sent::Settled(Settled::SessionGone(_)), Some(error)) => {
+                    return Ok(Settled::Overtaken(error.clone()));
+                }
                 (Sent::Settled(Settled::Conflict(conflict)), Some(_)) => Some(conflict),
-                (Sent::Settled(Settled::SessionGone(_)), Some(_)) => None,
                 // This attempt was not applied, but an earlier one may have been.
                 (Sent::Failed(_) | Sent::Settled(_), Some(error)) => return Err(error.clone()),
             };
@@ -432,7 +436,54 @@ fn is_written(write: &Write, found: Option<&Versioned>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use shardwright_store::MachineClock;
+    use shardwright_store::memory::MemoryStore;
+
     use super::*;
+    use crate::operation;
+
+    /// A transaction whose first commit is overtaken, and whose second cannot be built.
+    #[derive(Default)]
+    struct Overtaken(bool);
+
+    impl Transaction for Overtaken {
+        type Basis = ();
+        type Answer = ();
+        type Output = ();
+        type Error = InfraError;
+
+        fn operation(&self) -> Operation {
+            operation!("test")
+        }
+
+        async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+            Ok(((), read))
+        }
+
+        async fn decide(&mut self, (): &()) -> Decided<(), InfraError> {
+            let commit = Commit::builder().put("key".into(), "value");
+            let is_valid = !self.0;
+            let commit =
+                if is_valid { commit.expect("key".into(), Expect::Absent) } else { commit };
+            Ok(Decision::Commit(commit, ()))
+        }
+
+        async fn commit(&mut self, _: &Driver, _: &Commit) -> Result<Settled, InfraError> {
+            self.0 = true;
+            let (operation, message) = ("test.commit", "the answer was lost".into());
+            Ok(Settled::Overtaken(InfraError::Unknown { operation, message }))
+        }
+
+        fn finish(&mut self, (): (), (): (), _: Option<(&Commit, Revision)>) {}
+    }
+
+    #[tokio::test]
+    async fn commit_that_cannot_be_built_leaves_an_attempt_unknown() {
+        let store = MemoryStore::new(Arc::new(MachineClock));
+        let driver = Driver::new(AnyStore::new(store), None, 1);
+        let failed = driver.transact(&mut Overtaken::default()).await;
+        assert!(matches!(failed, Err(InfraError::Unknown { .. })), "{failed:?}");
+    }
 
     /// A commit that writes a record and a counter, which other commits write as well.
     fn commit() -> Commit {

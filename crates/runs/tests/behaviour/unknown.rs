@@ -345,15 +345,34 @@ fn split_whose_child_is_claimed_before_the_answer_is_a_replay() {
     site.audit();
 }
 
-#[test]
-fn acquire_whose_session_ended_is_unknown() {
-    let site = Site::new();
+/// An engine whose session ends as soon as a scripted fault occurs.
+fn engine_with_short_session(site: &Site) -> (Engine, FlakyStore<MemoryStore>) {
     let store = FlakyStore::new(site.store.clone());
     let sessions = LeaseBinding::Session { ttl: Duration::from_millis(LEASE_MS / 2) };
     let engine = site.engine_over(store.clone(), EngineConfig { sessions, ..Site::config() });
     site.run(start(&engine, 1));
     let world = site.world.clone();
     store.on_fault(move || world.advance(LEASE_MS / 2));
+    (engine, store)
+}
+
+#[test]
+fn unapplied_acquire_is_repeated_in_a_new_session() {
+    let site = Site::new();
+    let (engine, store) = engine_with_short_session(&site);
+    store.next([Reaction::Late]);
+    let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1))).unwrap();
+    site.run(engine.renew(TENANT, &taken.lease)).unwrap();
+    // The first attempt belongs to the ended session.
+    assert_eq!(site.run(store.deliver_late()), 0);
+    assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
+    site.audit();
+}
+
+#[test]
+fn acquire_whose_session_ended_is_unknown() {
+    let site = Site::new();
+    let (engine, store) = engine_with_short_session(&site);
     store.next([Reaction::LoseAnswer]);
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
