@@ -134,7 +134,7 @@ impl StoredCoordinator {
             op,
             operation,
             adopt,
-            made: None,
+            made: Vec::new(),
             has_made: false,
             attempts: Vec::new(),
             overtaken_at: None,

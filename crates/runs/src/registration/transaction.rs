@@ -49,8 +49,9 @@ pub(super) struct Registration<'c, R, A> {
     pub(super) op: OpId,
     pub(super) operation: Operation,
     pub(super) adopt: A,
-    /// The run that an overtaken attempt may have created, and its events.
-    pub(super) made: Option<(NewRun, InfraError)>,
+    /// The runs that overtaken attempts may have created, and their events. At most one of them is
+    /// stored.
+    pub(super) made: Vec<(NewRun, InfraError)>,
     /// Whether this call has created the run.
     pub(super) has_made: bool,
     /// Attempts to start the run that were overtaken.
@@ -131,8 +132,8 @@ where
     }
 
     fn failed(&self, error: InfraError) -> InfraError {
-        match (&self.made, error) {
-            (Some((_, unknown)), _) => unknown.clone(),
+        match (self.made_error(), error) {
+            (Some(unknown), _) => unknown.clone(),
             // The run exists now, so nothing may be reported as not applied. The same call resumes
             // where this one ended.
             (None, InfraError::NotApplied { operation, message }) if self.has_made => {
@@ -162,17 +163,23 @@ where
 impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
     /// Publishes the creation of the run if an overtaken attempt has created it.
     fn publish_if_created(&mut self, found: Option<&RunRecord>) {
-        let is_ours = |(new_run, _): &mut (NewRun, InfraError)| Some(&new_run.record) == found;
-        if let Some((new_run, _)) = self.made.take_if(is_ours) {
+        let is_ours = |(new_run, _): &(NewRun, InfraError)| Some(&new_run.record) == found;
+        if let Some(at) = self.made.iter().position(is_ours) {
+            let (new_run, _) = self.made.swap_remove(at);
+            self.made.clear();
             self.backend.core.publisher.publish(new_run.events);
             self.has_made = true;
         }
     }
 
+    /// The error to report while an overtaken attempt may have created the run.
+    fn made_error(&self) -> Option<&InfraError> {
+        self.made.last().map(|(_, error)| error)
+    }
+
     /// Refuses a missing run, unless an overtaken attempt may have been applied before.
     fn not_found(&self) -> Decided<Registered, Ended<R>> {
-        let made = self.made.as_ref().map(|(_, error)| error);
-        match self.attempts.last().map(|attempt| &attempt.error).or(made) {
+        match self.attempts.last().map(|attempt| &attempt.error).or(self.made_error()) {
             Some(error) => Err(error.clone()),
             None => {
                 let refusal = RegisterShardsError::from(RunNotFound { run: self.run });
@@ -189,7 +196,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         refusal: RegisterShardsError,
     ) -> Decided<Registered, Ended<R>> {
         let started = self.attempts.last().filter(|_| self.overtaken_at >= basis);
-        let made = self.made.as_ref().filter(|_| basis.is_none()).map(|(_, error)| error);
+        let made = self.made_error().filter(|_| basis.is_none());
         match started.map(|attempt| &attempt.error).or(made) {
             Some(error) => Err(error.clone()),
             None => Ok(Decision::Refuse(Ended::Refused(refusal.into()))),
@@ -268,7 +275,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
             }
             Settled::Overtaken(error) => {
                 if let Some(new_run) = plan.new_run.take() {
-                    self.made = Some((new_run, error));
+                    self.made.push((new_run, error));
                 }
                 Ok(None)
             }

@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use shardwright_contracts::CursorUpdate;
+use shardwright_contracts::{CursorUpdate, RunId};
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, ClaimError, InfraError, RenewError, RunLabel, RunName, RunTransitionError,
+    CheckpointError, ClaimError, EventKind, InfraError, RenewError, RunLabel, RunName,
+    RunTransitionError,
 };
-use shardwright_runs::Retention;
-use shardwright_store::Revision;
+use shardwright_runs::{Delivery, Retention};
 use shardwright_store::memory::{Before, HookedCall, Hooks, MemoryStore};
+use shardwright_store::{Revision, StoreLimits};
 
 use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, op, start, start_run, worker};
@@ -98,6 +99,39 @@ fn late_checkpoint_is_unknown_if_a_stale_read_has_a_new_holder() {
     assert_eq!(site.run(store.deliver_late()), 1, "the commit could not be applied later");
 }
 
+/// So few writes that shards are staged.
+const FEW_WRITES: StoreLimits =
+    StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
+
+#[test]
+fn created_run_is_published_after_a_second_overtaken_attempt() {
+    let site = Site::new();
+    let stale_reads = Arc::new(StaleReads::default());
+    let store = FlakyStore::with_limits(site.store.client(Arc::clone(&stale_reads)), FEW_WRITES);
+    let engine = site.engine_over(store.clone(), Site::config());
+    // The first call stores a clock mark.
+    site.run(start_run(&engine, RunId::from_raw(6), 1));
+    let mut events = engine.subscribe();
+    let (world, other, before) = (site.world.clone(), site.engine(), site.store.revision());
+    // The first attempt creates the run. Another process reserves shards before the answer arrives,
+    // and the reads of the second attempt do not show the run.
+    store.on_fault(move || {
+        world.advance(1);
+        world.run_or_drop(start_run(&other, RunId::from_raw(7), 1)).unwrap();
+        stale_reads.show_after(1, before, 6);
+    });
+    store.next([Reaction::LoseAnswer, Reaction::Late]);
+    site.run(start(&engine, 20));
+    let published = [site.run(events.next()), site.run(events.next())].map(|next| match next {
+        Some(Delivery::Event(event)) => event.kind.clone(),
+        other => panic!("{other:?}"),
+    });
+    let started = EventKind::RunActivated { shard_count: 20 };
+    assert_eq!(published, [EventKind::RunCreated, started]);
+    assert_eq!(site.run(store.deliver_late()), 0);
+    site.audit();
+}
+
 #[test]
 fn newer_lease_outweighs_a_stale_read() {
     let site = Site::new();
@@ -148,7 +182,7 @@ fn run_is_deleted_whole_despite_a_stale_listing() {
     let site = Site::new();
     let (engine, _, stale_reads) = stale_engine(&site);
     site.run(start(&engine, 3));
-    site.run(start_run(&engine, shardwright_contracts::RunId::from_raw(9), 2));
+    site.run(start_run(&engine, RunId::from_raw(9), 2));
     site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
     // The list of runs is current, and the next reads are stale.
     stale_reads.show_after(1, Revision::ZERO, 2);
