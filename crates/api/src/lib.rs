@@ -10,6 +10,13 @@
 //! A caller must know whether a failed call may be retried. The [`Effect`] of each error states it.
 #![forbid(unsafe_code)]
 
+// The shared checks name the crate like other crates do.
+#[cfg(test)]
+extern crate self as shardwright_api;
+
+#[cfg(test)]
+#[path = "../tests/checks/mod.rs"]
+mod checks;
 pub mod code;
 mod error;
 pub mod limits;

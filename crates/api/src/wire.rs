@@ -17,3 +17,6 @@ pub mod gate {
     #![expect(missing_docs, unused_qualifications, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.gate.v1");
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,6 +251,9 @@ impl Description {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::Bench;

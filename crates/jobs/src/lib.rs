@@ -20,6 +20,9 @@ extern crate self as shardwright_jobs;
 
 mod agreement;
 pub mod begin;
+#[cfg(test)]
+#[path = "../tests/checks/mod.rs"]
+mod checks;
 #[cfg(feature = "commands")]
 pub mod command;
 pub mod conclude;

@@ -1,13 +1,11 @@
 //! Messages come from any process that reaches a port.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-#[path = "../checks/mod.rs"]
-mod checks;
 
 use proptest::prelude::*;
 use prost::Message as _;
-use shardwright_api::wire::failure::Failure;
-use shardwright_api::wire::node::{CallRequest, Link, LoadsResponse};
+
+use super::failure::Failure;
+use super::node::{CallRequest, Link, LoadsResponse};
+use crate::checks;
 
 fn any_call() -> impl Strategy<Value = Vec<u8>> {
     let link = (".{0,8}", ".{0,8}").prop_map(|(object_type, object)| Link { object_type, object });

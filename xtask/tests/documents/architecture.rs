@@ -1,15 +1,11 @@
 //! The walks of `ARCHITECTURE.md` lead through existing files and functions, and through each file
 //! once.
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that panics is a test that fails"
-)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use crate::root;
 
 /// The headings of the walks.
 const WALKS: [&str; 2] = ["## One checkpoint, file by file", "## One object call, file by file"];
@@ -19,10 +15,6 @@ const WALKS: [&str; 2] = ["## One checkpoint, file by file", "## One object call
 struct Step<'t> {
     file: &'t str,
     names: Vec<&'t str>,
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// The steps below a heading. A step is a row of the table: number, file, names, what happens.

@@ -1,11 +1,9 @@
 //! Descriptions of runs come from the store.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-#[path = "../checks/mod.rs"]
-mod checks;
 
 use proptest::prelude::*;
-use shardwright_jobs::description::Description;
+
+use super::Description;
+use crate::checks;
 
 const SOURCES: [&str; 4] = [
     r#"{"kind":"tree","path":"/data","gitignore":true}"#,

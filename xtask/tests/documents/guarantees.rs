@@ -1,16 +1,13 @@
 //! Each row of `docs/guarantees.md` names tests, and each of these tests exists.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-#[path = "../src/test_names.rs"]
+use crate::root;
+
+#[path = "../../src/test_names.rs"]
 mod test_names;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
