@@ -52,7 +52,7 @@ async fn main() -> shardwright::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use shardwright_worker::connector::conformance;
+    use shardwright::conformance;
 
     use super::*;
 

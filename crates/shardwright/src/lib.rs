@@ -102,6 +102,7 @@
 //! ```
 //!
 //! Implement [`Connector::fingerprint`] as well if a run must not be resumed on a changed source.
+//! With the feature `conformance`, `conformance::check` tests a source against the contract.
 //!
 //! # Results, exactly once
 //!
@@ -204,13 +205,12 @@
 //!
 //! # Features
 //!
-//! All are on by default.
-//!
-//! | feature | adds |
-//! |---|---|
-//! | `etcd` | stores on etcd |
-//! | `objects` | `connectors::Objects`, and results in object stores |
-//! | `process` | the module `process`: handlers that are programs |
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `etcd` | stores on etcd | on |
+//! | `objects` | `connectors::Objects`, and results in object stores | on |
+//! | `process` | the module `process`: handlers that are programs | on |
+//! | `conformance` | the module `conformance`: the tests that every source must pass | off |
 #![forbid(unsafe_code)]
 
 mod each;
@@ -225,6 +225,8 @@ pub use run::Run;
 use shardwright_jobs::Coordinator;
 use shardwright_jobs::begin::state_folder;
 use shardwright_store::{StoreAddress, TrustedFolders};
+#[cfg(feature = "conformance")]
+pub use shardwright_worker::connector::conformance;
 pub use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position,
 };
