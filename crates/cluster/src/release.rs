@@ -55,96 +55,82 @@ impl NodeMembership {
     /// Writes the claim of a shard again. Afterwards no release with an unknown outcome can be
     /// applied.
     pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ShardReleaseError> {
-        let kept = self.keep_one(shard, fence).await;
+        let kept = self.change_claim(ClaimChange::Keep(shard, fence)).await;
         self.core.publish();
         kept
     }
 
-    async fn keep_one(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ShardReleaseError> {
-        self.core.driver.transact(&mut Keeping { node: self, shard, fence }).await
-    }
-
     async fn release_one(&self, release: ShardRelease) -> Result<(), ShardReleaseError> {
-        let mut releasing = Discharge { node: self, release, is_overtaken: false };
-        self.core.driver.transact(&mut releasing).await
+        self.change_claim(ClaimChange::Release(release)).await
+    }
+
+    async fn change_claim(&self, change: ClaimChange) -> Result<(), ShardReleaseError> {
+        let mut changing = Changing { node: self, change, is_overtaken: false };
+        self.core.driver.transact(&mut changing).await
     }
 }
 
-/// Writes the claim of one shard again. It is always decided on a fresh read, because a release
-/// whose answer was lost may have been stored.
-struct Keeping<'n> {
+/// What a node does with the claim of a shard that it holds.
+#[derive(Clone, Copy)]
+enum ClaimChange {
+    /// Write it again.
+    Keep(ShardId, FenceEpoch),
+    Release(ShardRelease),
+}
+
+/// Changes the claim of one shard.
+struct Changing<'n> {
     node: &'n NodeMembership,
-    shard: ShardId,
-    fence: FenceEpoch,
-}
-
-impl Transaction for Keeping<'_> {
-    type Basis = ();
-    type Answer = ();
-    type Output = ();
-    type Error = ShardReleaseError;
-
-    fn operation(&self) -> Operation {
-        KEEP
-    }
-
-    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
-        self.node.core.reload(KEEP, [ClusterKey::Shard(self.shard)]).await?;
-        Ok(((), read))
-    }
-
-    async fn decide(&mut self, (): &()) -> Decided<(), ShardReleaseError> {
-        let state = self.node.core.lock();
-        Ok(match state.draft_keep(self.shard, self.fence, &self.node.holder) {
-            Ok(commit) => Decision::Commit(commit, ()),
-            Err(refusal) => Decision::Refuse(refusal),
-        })
-    }
-
-    fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
-        self.node.core.note_stored(stored);
-    }
-}
-
-/// Releases one shard.
-struct Discharge<'n> {
-    node: &'n NodeMembership,
-    release: ShardRelease,
+    change: ClaimChange,
     is_overtaken: bool,
 }
 
-impl Transaction for Discharge<'_> {
+impl Transaction for Changing<'_> {
     type Basis = ();
     type Answer = ();
     type Output = ();
     type Error = ShardReleaseError;
 
     fn operation(&self) -> Operation {
-        RELEASE
+        match self.change {
+            ClaimChange::Keep(..) => KEEP,
+            ClaimChange::Release(_) => RELEASE,
+        }
     }
 
+    /// A release whose answer was lost may have been stored, so that nothing is left to keep.
     fn first_read(&self) -> Read {
-        Read::Cached
+        match self.change {
+            ClaimChange::Keep(..) => Read::Fresh,
+            ClaimChange::Release(_) => Read::Cached,
+        }
     }
 
     async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        let (ClaimChange::Keep(shard, _) | ClaimChange::Release(ShardRelease { shard, .. })) =
+            self.change;
         if read == Read::Fresh {
-            let shard = ClusterKey::Shard(self.release.shard);
-            self.node.core.reload(RELEASE, [shard]).await?;
+            self.node.core.reload(self.operation(), [ClusterKey::Shard(shard)]).await?;
         }
         Ok(((), read))
     }
 
     async fn decide(&mut self, (): &()) -> Decided<(), ShardReleaseError> {
-        let draft = self.node.core.lock().draft_release(&self.release, &self.node.holder);
-        Ok(match draft {
-            Ok(commit) => Decision::Commit(commit, ()),
-            // An attempt with an unknown outcome was stored, and the key was written again later.
-            Err(ShardReleaseError::Refused(refused)) if self.is_overtaken && is_over(&refused) => {
-                Decision::Answer(())
-            }
-            Err(refusal) => Decision::Refuse(refusal),
-        })
+        let (state, holder) = (self.node.core.lock(), &self.node.holder);
+        let draft = match &self.change {
+            ClaimChange::Keep(shard, fence) => state.draft_keep(*shard, *fence, holder),
+            ClaimChange::Release(release) => match state.draft_release(release, holder) {
+                // An attempt with an unknown outcome was stored, and the key was written again
+                // later.
+                Err(ShardReleaseError::Refused(refused))
+                    if self.is_overtaken && is_over(&refused) =>
+                {
+                    return Ok(Decision::Answer(()));
+                }
+                draft => draft,
+            },
+        };
+        Ok(draft.map_or_else(Decision::Refuse, |commit| Decision::Commit(commit, ())))
     }
 
     fn not_stored(&mut self, (): (), settled: &Settled) {
