@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt, stream};
 use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
 use shardwright_engine::floor::FenceFloor;
+use shardwright_engine::follow::follow;
 use shardwright_engine::setup::{look_up, set_up};
 use shardwright_engine::transact::Driver;
 use shardwright_engine::watch;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::error::{ClusterOpenError, NotReady};
 use super::existence::write_plan;
-use super::follow::Follow;
+use super::follow::FollowedRange;
 use super::format::Format;
 use super::options::{ClusterOptions, FoundCluster, Layout, TextShards, find};
 use super::shared::{Core, PlanClock};
@@ -120,9 +121,9 @@ impl Cluster {
         for (range, ((keys, revision), gone)) in
             ranges.into_iter().zip(listed).zip(gone).enumerate()
         {
-            let (weak, env) = (Arc::downgrade(&core), Arc::clone(&core.env));
-            let follow = Follow { core: weak, range, keys, env };
-            core.env.spawn(Box::pin(follow.run(revision, gone)));
+            let follower = FollowedRange { core: Arc::downgrade(&core), range };
+            let env = Arc::clone(&core.env);
+            core.env.spawn(Box::pin(follow(follower, keys, env, revision, gone)));
         }
         Ok(Self { core })
     }

@@ -8,11 +8,15 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::listing;
 use shardwright_engine::operation;
 use shardwright_engine::setup::load;
+use shardwright_engine::transact::Driver;
 use shardwright_placement::{ClusterConfig, ConfigError, ShardCount, ShardHash};
 use shardwright_store::AnyStore;
 
 use crate::keys::{ClusterKey, ClusterKeys, ClusterName, escaped};
 use crate::records::ClusterPlanRecord;
+
+/// Restarts of a listing whose revision the store has dropped.
+const LISTINGS: u32 = 8;
 
 /// Stored format of targets, claims, members and the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,7 +201,8 @@ async fn shards_in_text(
     keys: &ClusterKeys,
 ) -> Result<Option<TextShards>, InfraError> {
     let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(None) };
-    let (_, entries) = listing::list(store, &text, operation!("cluster.open")).await?;
+    let driver = Driver::new(store.clone(), None, LISTINGS);
+    let (_, entries) = listing::list(&driver, &text, operation!("cluster.open")).await?;
     let shards: BTreeSet<u32> = entries
         .iter()
         .filter_map(|(key, _)| match keys.parse(key) {

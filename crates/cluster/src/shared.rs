@@ -129,7 +129,7 @@ impl Core {
             return Ok(Revision::ZERO);
         };
         let (revision, entries) =
-            listing::list(&self.store, &keys, operation!("cluster.list")).await?;
+            listing::list(&self.driver, &keys, operation!("cluster.list")).await?;
         let listed =
             entries.iter().filter_map(|(key, found)| key_change(&self.keys, key, Some(found)));
         let listed = listed.collect();

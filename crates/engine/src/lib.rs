@@ -10,6 +10,7 @@
 //! | [`keyspace`] | keys of one system within a store |
 //! | [`setup`] | opening a store: its format and its generation |
 //! | [`clock`], [`floor`] | the clock that leases expire by, the lowest valid fence |
+//! | [`follow`] | keeping state current with a range |
 //! | [`keep_alive`] | keeping a session alive |
 //! | [`listing`] | reading keys, and ranges at one revision |
 //! | [`single_flight`] | one attempt for all callers that wait |
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod codec;
 pub mod fault;
 pub mod floor;
+pub mod follow;
 pub mod keep_alive;
 pub mod keyspace;
 pub mod listing;

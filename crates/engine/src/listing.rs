@@ -7,11 +7,10 @@ use shardwright_store::{
 
 use crate::Operation;
 use crate::fault;
+use crate::transact::Driver;
 
 /// Entries per page of a listing.
 const PAGE: usize = 1_000;
-/// Restarts of a listing whose revision the store has dropped.
-const LISTINGS: usize = 8;
 
 /// Loads the entry under a key, and the revision of the read.
 pub async fn load_one(
@@ -39,50 +38,44 @@ pub async fn load_all<const N: usize>(
 
 /// Lists a range, all at one revision.
 pub async fn list(
-    store: &AnyStore,
+    driver: &Driver,
     range: &StoreRange,
     operation: Operation,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-    let mut entries = Vec::new();
-    let visit = |is_first: bool, page: ScanPage| {
-        if is_first {
-            entries.clear();
-        }
-        entries.extend(page.entries);
-        Ok(true)
+    let read = |_| async {
+        let mut entries = Vec::new();
+        let visit = |_: bool, page: ScanPage| {
+            entries.extend(page.entries);
+            Ok(true)
+        };
+        let visited = visit_pages(driver.store(), range, PAGE, operation, visit).await?;
+        Ok(visited.map(|revision| (revision, entries)))
     };
-    let revision = visit_pages(store, range, PAGE, operation, visit).await?;
-    Ok((revision, entries))
+    driver.read_until(operation, read).await
 }
 
-/// Visits a range page by page, all pages at one revision, and returns that revision. A first page
-/// after other pages means that the visit restarts. The visitor returns whether it wants more.
+/// Visits a range page by page, all pages at one revision, and returns that revision. Returns none
+/// if the store has dropped the revision before the last page. The visitor learns whether a page is
+/// the first, and returns whether it wants more.
 pub async fn visit_pages(
     store: &AnyStore,
     range: &StoreRange,
     entries_per_page: usize,
     operation: Operation,
     mut visit: impl FnMut(bool, ScanPage) -> Result<bool, InfraError> + Send,
-) -> Result<Revision, InfraError> {
-    let mut moved = 0;
-    'again: loop {
-        let mut page = ScanFrom::first(entries_per_page);
-        loop {
-            match store.scan(range, page.clone()).await {
-                Ok(found) => {
-                    let (revision, next) = (found.revision, found.next.clone());
-                    let goes_on = visit(page.after.is_none(), found)?;
-                    match next.filter(|_| goes_on) {
-                        Some(next) => page.after = Some(next),
-                        None => return Ok(revision),
-                    }
-                }
-                Err(ScanError::Moved) if moved < LISTINGS => {
-                    moved += 1;
-                    continue 'again;
-                }
-                Err(error) => return Err(fault::scan(operation, &error)),
-            }
+) -> Result<Option<Revision>, InfraError> {
+    let mut page = ScanFrom::first(entries_per_page);
+    loop {
+        let found = match store.scan(range, page.clone()).await {
+            Ok(found) => found,
+            Err(ScanError::Moved) => return Ok(None),
+            Err(error) => return Err(fault::scan(operation, &error)),
+        };
+        let (revision, next) = (found.revision, found.next.clone());
+        let goes_on = visit(page.after.is_none(), found)?;
+        match next.filter(|_| goes_on) {
+            Some(next) => page.after = Some(next),
+            None => return Ok(Some(revision)),
         }
     }
 }

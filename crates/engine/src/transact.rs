@@ -292,24 +292,29 @@ impl Driver {
         Err(unknown.unwrap_or_else(|| fault::contention(operation)))
     }
 
-    /// Repeats a read until `read` accepts it as recent enough.
+    /// Repeats a read until `read` accepts it. The argument of `read` counts the earlier reads.
     ///
-    /// Retry loop: a store may serve a stale read.
+    /// Retry loop: a store may serve a stale read, or drop a revision while it is listed.
     pub async fn read_until<T, F>(
         &self,
         operation: Operation,
-        mut read: impl FnMut() -> F + Send,
+        mut read: impl FnMut(u32) -> F + Send,
     ) -> Result<T, InfraError>
     where
         F: Future<Output = Result<Option<T>, InfraError>> + Send,
     {
         for stale_reads in 0..=self.retries {
             self.back_off(stale_reads).await;
-            if let Some(found) = read().await? {
+            if let Some(found) = read(stale_reads).await? {
                 return Ok(found);
             }
         }
         Err(fault::contention(operation))
+    }
+
+    /// The store.
+    pub(crate) const fn store(&self) -> &AnyStore {
+        &self.store
     }
 
     /// Pauses before a retry, longer each time and with jitter.

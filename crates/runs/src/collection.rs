@@ -323,7 +323,7 @@ impl Core {
         at: Revision,
         operation: Operation,
     ) -> Result<ScanPage, InfraError> {
-        let read = || async {
+        let read = |_| async {
             let page = self.store.scan(range, ScanFrom::first(RECORDS_PER_PAGE)).await;
             let page = page.map_err(|error| fault::scan(operation, &error))?;
             Ok((page.revision >= at).then_some(page))

@@ -183,7 +183,7 @@ impl Core {
         at: Revision,
         operation: Operation,
     ) -> Result<Option<(T, Versioned)>, InfraError> {
-        let read = || async {
+        let read = |_| async {
             let (found, as_of) = self.load_one(key, operation).await?;
             Ok((as_of >= at).then_some(found))
         };

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime};
 use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
@@ -162,9 +161,8 @@ impl Core {
         lease: Option<&Lease>,
         operation: Operation,
     ) -> Result<Option<Arc<Loaded>>, InfraError> {
-        let (stale_reads, most) =
-            (AtomicU32::new(0), STALE_READS.min(self.config.conflict_retries));
-        let read = || async {
+        let most = STALE_READS.min(self.config.conflict_retries);
+        let read = |stale_reads| async move {
             let found = match self.load_shard(address, operation).await {
                 Ok(found) => found.map(Arc::new),
                 Err(ShardFault::Damaged(error)) => {
@@ -177,8 +175,7 @@ impl Core {
                 Some(found) => is_older_than(found, lease),
                 None => lease.is_some(),
             };
-            let count = stale_reads.fetch_add(1, Ordering::Relaxed);
-            Ok((!is_stale || count >= most).then_some(found))
+            Ok((!is_stale || stale_reads >= most).then_some(found))
         };
         self.driver.read_until(operation, read).await
     }

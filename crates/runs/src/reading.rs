@@ -135,7 +135,7 @@ impl Core {
         at: Revision,
         operation: Operation,
     ) -> Result<bool, InfraError> {
-        let read = || async {
+        let read = |_| async {
             let (parts, as_of) = self.load_parts(*tenant, *run, operation).await?;
             Ok((as_of >= at).then_some(parts))
         };

@@ -8,18 +8,18 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use shardwright_contracts::{
-    Env, FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_engine::fault;
+use shardwright_engine::follow::{Follower, follow};
 use shardwright_engine::listing;
 use shardwright_engine::single_flight::SingleFlight;
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{
-    Changes, Commit, Key, Revision, ScanPage, Store, StoreRange, Versioned, Write,
+    AnyStore, ChangeSet, Commit, Key, Revision, ScanPage, StoreRange, Versioned, Write,
 };
 use state::ViewState;
 use tokio::sync::{Notify, oneshot};
@@ -31,8 +31,6 @@ use crate::shard::ShardAddress;
 
 /// Shard records per page. A record has up to 41 kB.
 pub(crate) const RECORDS_PER_PAGE: usize = 200;
-/// Pause before a broken watch is opened again.
-const PAUSE: Duration = Duration::from_millis(50);
 const OPERATION: Operation = operation!("view");
 
 /// Hints that a holder gets with the answer to its request.
@@ -187,14 +185,14 @@ impl Core {
             return Ok(view);
         }
         self.views.lock().insert((tenant, run), Arc::clone(&view));
-        let follow = Follow {
+        let follower = FollowedView {
             core: Arc::downgrade(self),
             view: Arc::downgrade(&view),
             run: (tenant, run),
-            range,
-            env: Arc::clone(&self.env),
+            range: range.clone(),
         };
-        self.env.spawn(Box::pin(follow.run(revision, gone)));
+        let env = Arc::clone(&self.env);
+        self.env.spawn(Box::pin(follow(follower, range, env, revision, gone)));
         Ok(view)
     }
 
@@ -269,7 +267,7 @@ impl Core {
         range: &StoreRange,
         operation: Operation,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-        listing::list(&self.store, range, operation).await
+        listing::list(&self.driver, range, operation).await
     }
 
     /// Visits a range page by page, at a revision or later. Stale reads are repeated. A first page
@@ -282,7 +280,7 @@ impl Core {
         mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
     ) -> Result<(), InfraError> {
         let visit = Mutex::new(&mut visit);
-        let read = || async {
+        let read = |_| async {
             let in_page = |is_first: bool, page: ScanPage| {
                 let is_recent = page.revision >= at;
                 if is_recent {
@@ -293,7 +291,7 @@ impl Core {
             };
             let visited =
                 listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, in_page);
-            Ok((visited.await? >= at).then_some(()))
+            Ok(visited.await?.filter(|visited| *visited >= at).map(|_| ()))
         };
         self.driver.read_until(operation, read).await
     }
@@ -353,48 +351,23 @@ impl Core {
     }
 }
 
-/// The task that updates a view.
-struct Follow {
+/// The view of a run that follows its keys.
+struct FollowedView {
     core: Weak<Core>,
     view: Weak<RunView>,
     run: (TenantId, RunId),
     range: StoreRange,
-    env: Arc<dyn Env>,
 }
 
-impl Follow {
-    async fn run(self, mut revision: Revision, mut gone: oneshot::Receiver<()>) {
-        loop {
-            let Some(core) = self.core.upgrade() else { return };
-            if let Ok(changes) = core.store.watch(&self.range, revision).await {
-                drop(core);
-                if self.follow(changes, &mut gone).await.is_none() {
-                    return;
-                }
-            } else {
-                drop(core);
-                self.env.sleep(PAUSE).await;
-            }
-            // The watch has missed changes: list the range and continue from there.
-            match self.relist().await {
-                Some(Ok(at)) => revision = at,
-                Some(Err(_)) => self.env.sleep(PAUSE).await,
-                None => return,
-            }
-        }
+impl Follower for FollowedView {
+    fn store(&self) -> Option<AnyStore> {
+        Some(self.core.upgrade()?.store.clone())
     }
 
-    /// Follows a watch until it breaks; none if the view is dropped.
-    async fn follow(&self, mut changes: Changes, gone: &mut oneshot::Receiver<()>) -> Option<()> {
-        loop {
-            let next = tokio::select! {
-                biased;
-                _ = &mut *gone => return None,
-                next = changes.next() => next,
-            };
-            let Ok(set) = next else { return Some(()) };
-            let (core, view) = (self.core.upgrade()?, self.view.upgrade()?);
-            let mut state = view.lock();
+    fn apply(&self, sets: &[ChangeSet]) -> Option<()> {
+        let (core, view) = (self.core.upgrade()?, self.view.upgrade()?);
+        let mut state = view.lock();
+        for set in sets {
             for change in &set.changes {
                 if let Some((_, _, key)) = core.keys.parse_view(&change.key) {
                     let value = change.now.as_ref().map(|now| now.value.as_ref());
@@ -402,8 +375,9 @@ impl Follow {
                 }
             }
             state.reach(set.revision);
-            core.after_change(&view, state, self.run);
         }
+        core.after_change(&view, state, self.run);
+        Some(())
     }
 
     async fn relist(&self) -> Option<Result<Revision, InfraError>> {
