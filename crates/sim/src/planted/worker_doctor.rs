@@ -2,10 +2,10 @@
 
 use std::future::{pending, ready};
 
-use shardwright_contracts::{BoxFuture, RunId, ShardId, TenantId};
+use shardwright_contracts::{BoxFuture, RunId, ShardId, ShardSpecRef, TenantId};
 use shardwright_coordination::{
-    Backend, CapacityHint, HolderNotice, IdempotentOutcome, RenewResult, SplitResidualResult,
-    operation,
+    AsyncRunManagement as _, Backend, CapacityHint, HolderNotice, IdempotentOutcome, RenewResult,
+    ShardFilter, SplitResidualResult, operation,
 };
 use shardwright_runs::StoredCoordinator;
 use shardwright_worker::connector::Item;
@@ -14,7 +14,7 @@ use shardwright_worker::handler::{Assignment, Batch, Handler, Outcome};
 use super::workers::{Doctored, EACH_ITEM, WorkerBug, is_hit};
 use crate::request::{Answer, Reply, applied};
 use crate::workers::handler::ScriptedHandler;
-use crate::workers::source::first_at;
+use crate::workers::source::{first_at, key};
 
 /// Time by which the answer to a dropped renewal extends the lease.
 const RENEWED_BY_MS: u64 = 1_000;
@@ -25,14 +25,40 @@ impl Backend for Doctored<StoredCoordinator> {
         tenant: TenantId,
         request: operation::Request<&'a [u8]>,
     ) -> BoxFuture<'a, Answer> {
-        match self.bug.and_then(|bug| dropped(bug, &request)) {
-            Some(reply) => Box::pin(ready(Ok(reply))),
-            None => self.inner.call(tenant, request),
+        match (self.bug, request) {
+            (Some(WorkerBug::SplitEarly), operation::Request::SplitResidual(split)) => {
+                Box::pin(self.split_early(tenant, split))
+            }
+            (bug, request) => match bug.and_then(|bug| dropped(bug, &request)) {
+                Some(reply) => Box::pin(ready(Ok(reply))),
+                None => self.inner.call(tenant, request),
+            },
         }
     }
 
     fn claimable<'a>(&'a self, tenant: TenantId, run: RunId) -> BoxFuture<'a, ()> {
         self.inner.claimable(tenant, run)
+    }
+}
+
+impl Doctored<StoredCoordinator> {
+    /// Splits a shard right behind the next item that its cursor has not passed.
+    async fn split_early(
+        &self,
+        tenant: TenantId,
+        split: operation::SplitResidual<&[u8]>,
+    ) -> Answer {
+        let holder = split.lease.key();
+        let shards = self.inner.list_shards(tenant, holder.run, ShardFilter::all()).await;
+        let shards = shards.unwrap_or_default();
+        let found = shards.iter().find(|shard| shard.shard == holder.shard);
+        let cursor = found.and_then(|shard| shard.last_key.as_deref());
+        let first = cursor.map_or(first_at(split.narrowed.start()), |last| first_at(last) + 1);
+        let (boundary, metadata) = (key(first + 1), split.narrowed.metadata());
+        let narrowed = ShardSpecRef::new(split.narrowed.start(), &boundary, metadata);
+        let residual = ShardSpecRef::new(&boundary, split.residual.end(), metadata);
+        let split = operation::SplitResidual { narrowed, residual, ..split };
+        self.inner.call(tenant, operation::Request::SplitResidual(split)).await
     }
 }
 
@@ -70,6 +96,9 @@ impl Handler for Doctored<ScriptedHandler> {
         match self.bug {
             Some(WorkerBug::BatchHandedTwice) => _ = self.inner.process(batch).await,
             Some(WorkerBug::HandlerStuck) if batch.items.iter().any(is_stuck) => pending().await,
+            Some(WorkerBug::HandlerPanics) => {
+                assert!(!batch.items.iter().any(is_stuck), "planted");
+            }
             _ => {}
         }
         let mut outcomes = self.inner.process(batch).await;

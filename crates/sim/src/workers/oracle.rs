@@ -11,7 +11,7 @@ use super::script::{Call, Script};
 use super::sink::digest;
 use super::source::{left, passed};
 use super::stored_state::{Moved, StoredState};
-use crate::oracle::{Finding, Oracle};
+use crate::oracle::{ASSERTIONS, Finding, Oracle};
 
 pub(super) const ONCE: &Oracle = &Oracle::of_the_world(
     "results count once",
@@ -65,8 +65,9 @@ pub(super) const DONE: &Oracle = &Oracle::of_the_world(
      are parked",
 );
 
-/// Every oracle of workers, except the assertions of the product.
-pub const ALL: &[&Oracle] = &[ONCE, LOST, DURABLE, STALE, LEASE, ALONE, REPEATED, STRAGGLER, DONE];
+/// Every oracle of workers.
+pub const ALL: &[&Oracle] =
+    &[ONCE, LOST, DURABLE, STALE, LEASE, ALONE, REPEATED, STRAGGLER, DONE, ASSERTIONS];
 
 /// Ok if `holds`, else a violation of the oracle.
 pub(super) fn ensure(

@@ -65,7 +65,8 @@ pub trait Connector: Send + Sync + 'static {
     /// sizes are unknown. None if the rest cannot be split.
     ///
     /// By default the first key in the upper half of the possible keys. A proposal that is not
-    /// strictly inside of the range is an error for a new run, and is ignored for a running one.
+    /// strictly inside of the range is an error for a new run. A running one ignores it, as well as
+    /// a proposal that is not behind `after`.
     fn propose_split(
         &self,
         range: &KeyRange,

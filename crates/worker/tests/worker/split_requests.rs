@@ -21,9 +21,11 @@ enum Proposal {
     FailsOnce,
     /// Always with none.
     Never,
+    /// Always with the last item that was handed out, which is in progress.
+    InProgress,
 }
 
-/// Numbers of which the first is a page of its own. The rest can be read after the first failed
+/// Numbers of which the first two are a page of their own. The rest can be read after the first failed
 /// split, or after a split.
 struct Reserved {
     proposal: Proposal,
@@ -40,7 +42,7 @@ impl Connector for Reserved {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         if from.after.is_none() && range.start == key(0) {
-            return Numbers.page(range, from, PageLimit::items(1)).await;
+            return Numbers.page(range, from, PageLimit::items(2)).await;
         }
         let _closed = self.is_open.acquire().await;
         Numbers.page(range, from, limit).await
@@ -60,6 +62,7 @@ impl Connector for Reserved {
             }
             Proposal::FailsOnce => Numbers.propose_split(range, after, fraction).await,
             Proposal::Never => Ok(None),
+            Proposal::InProgress => Ok(after.map(<[u8]>::to_vec)),
         }
     }
 
@@ -87,8 +90,8 @@ impl Observer for ClosesOnEvents {
     }
 }
 
-/// Runs until the shard is split: before that, the first item does not finish. Returns the number
-/// of calls of `propose_split`.
+/// Runs until the shard is split: before that, the first two items do not finish. Returns the
+/// number of calls of `propose_split`.
 async fn calls_until_split(proposal: Proposal) -> usize {
     let coordinator = start(20, 1, Completed).await;
     let (_folder, sink) = sink();
@@ -96,25 +99,34 @@ async fn calls_until_split(proposal: Proposal) -> usize {
     let connector =
         Arc::new(Reserved { proposal, calls: AtomicUsize::new(0), is_open: Arc::clone(&is_open) });
     let is_divided = Arc::clone(&divided);
+    let handled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&handled);
     let handler = each(move |item: Item| {
+        count.fetch_add(1, Ordering::SeqCst);
         let is_divided = Arc::clone(&is_divided);
         async move {
             let _closed = is_divided.acquire().await;
             Ok(line(&item))
         }
     });
-    let estimate_interval = Duration::from_millis(20);
+    let options = WorkerOptions {
+        slots: 2,
+        in_flight: 2,
+        estimate_interval: Duration::from_millis(20),
+        ..WorkerOptions::default()
+    };
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Arc::clone(&connector))
         .handler(handler)
         .sink(sink.clone())
         .env(env())
-        .options(WorkerOptions { slots: 2, estimate_interval, ..WorkerOptions::default() })
+        .options(options)
         .observer(Arc::new(ClosesOnEvents { on_indivisible: is_open, on_split: divided }));
     let outcome = timeout(LONG, worker.run()).await.unwrap();
     assert_eq!(outcome.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(20));
+    assert_eq!(handled.load(Ordering::SeqCst), 20, "an item had two holders");
     connector.calls.load(Ordering::SeqCst)
 }
 
@@ -126,4 +138,9 @@ async fn a_split_is_requested_again_after_the_source_failed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_is_requested_again_after_more_was_read() {
     calls_until_split(Proposal::Never).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_split_before_an_item_in_progress_is_ignored() {
+    assert!(calls_until_split(Proposal::InProgress).await >= 1);
 }
