@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::connector::PageLimit;
+use crate::extent::MAX_EXTENTS;
 
 /// Options of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,9 @@ pub struct WorkerOptions {
     pub least_split: Duration,
     /// Time between two published estimates.
     pub estimate_interval: Duration,
+    /// Most extents of earlier holders that a shard's cursor names, up to
+    /// [`MAX_EXTENTS`](crate::extent::MAX_EXTENTS). A holder that finds more copies them into one.
+    pub extents_max: usize,
     /// Acquires in a row without progress after which a shard's next item is parked unprocessed,
     /// as the item that kills workers. At least two: once beside other shards, once alone. Raise it
     /// where workers are often killed for other reasons.
@@ -43,6 +47,7 @@ impl Default for WorkerOptions {
             page: PageLimit::items(512),
             least_split: Duration::from_millis(100),
             estimate_interval: Duration::from_secs(1),
+            extents_max: MAX_EXTENTS,
             crash_limit: 10,
             store_timeout: Duration::from_secs(120),
         }

@@ -4,6 +4,9 @@ use shardwright_worker::{Observer, WorkerEvent};
 
 use super::script::{Script, ScriptEvent};
 
+/// A holder has copied an extent of an earlier holder.
+pub(super) const GATHERED: &str = "gathered";
+
 /// Events that a sweep must have seen.
 pub(super) const EVENTS: &[&str] = &[
     "claimed",
@@ -20,6 +23,7 @@ pub(super) const EVENTS: &[&str] = &[
     "idle",
     "paused",
     "retrying",
+    GATHERED,
 ];
 
 /// The observer of one process's worker.

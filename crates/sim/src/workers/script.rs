@@ -84,6 +84,15 @@ impl Script {
         self.clock.sleep_us(us).await;
     }
 
+    /// Waits for a usual time of up to `usual_us`, and for longer if the fault strikes.
+    pub(crate) async fn delay(&self, usual_us: u64, permille: u64, fault: WorkerFault) {
+        self.dawdle(20, usual_us).await;
+        let is_slow = self.lock().strikes(permille, fault);
+        if is_slow {
+            self.dawdle(5_000, 450_000).await;
+        }
+    }
+
     /// Notes that an item crashes the process.
     pub(crate) fn kill(&self, process: usize) {
         let mut state = self.lock();

@@ -103,6 +103,7 @@ fn options(rng: &mut Rng, is_lopsided: bool) -> WorkerOptions {
         page: PageLimit::items(rng.between(1, 20) as usize),
         least_split: millis(rng.between(1, 30)),
         estimate_interval: millis(rng.between(20, 300)),
+        extents_max: rng.between(2, 6) as usize,
         crash_limit: rng.between(2, 5) as u32,
         store_timeout: Duration::from_secs(rng.between(1, 20)),
     }

@@ -7,6 +7,7 @@ use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 use super::handler::items_in;
+use super::observer::GATHERED;
 use super::script::{Script, ScriptEvent};
 use super::tally::WorkerFault;
 
@@ -72,7 +73,7 @@ impl Sink for SharedSink {
     type Segment = SharedSegment;
 
     async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<SharedSegment, SinkError> {
-        self.script.dawdle(20, 500).await;
+        self.script.delay(500, 10, WorkerFault::SegmentSlow).await;
         let mut state = self.script.lock();
         if state.strikes(8, WorkerFault::SegmentRefused) {
             return Err(failed());
@@ -92,8 +93,14 @@ impl Sink for SharedSink {
         extent: Extent,
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> Result<(), SinkError> {
-        self.script.dawdle(20, 500).await;
-        let segment = self.script.lock().segments.get(&(extent.shard, extent.fence)).cloned();
+        self.script.delay(500, 30, WorkerFault::ReadSlow).await;
+        let mut state = self.script.lock();
+        if state.strikes(30, WorkerFault::ReadFailed) {
+            return Err(failed());
+        }
+        *state.events.entry(GATHERED).or_default() += 1;
+        let segment = state.segments.get(&(extent.shard, extent.fence)).cloned();
+        drop(state);
         let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
         let bytes = segment.as_ref().and_then(|bytes| bytes.get(..length)).ok_or_else(failed)?;
         piece(bytes).map_err(|_| failed())
@@ -119,11 +126,7 @@ impl Segment for SharedSegment {
     }
 
     async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
-        self.script.dawdle(50, 2_000).await;
-        let is_slow = self.script.lock().strikes(15, WorkerFault::SyncSlow);
-        if is_slow {
-            self.script.dawdle(5_000, 500_000).await;
-        }
+        self.script.delay(2_000, 15, WorkerFault::SyncSlow).await;
         let mut state = self.script.lock();
         if state.strikes(6, WorkerFault::SyncFailed) {
             return Err(failed());

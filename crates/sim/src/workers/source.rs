@@ -61,10 +61,7 @@ impl Connector for Numbers {
         from: &Position,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        self.script.dawdle(50, 800).await;
-        if self.strikes(15, WorkerFault::PageSlow) {
-            self.script.dawdle(5_000, 400_000).await;
-        }
+        self.script.delay(800, 15, WorkerFault::PageSlow).await;
         if self.strikes(25, WorkerFault::PageFailed) {
             return Err(failure(true));
         }
@@ -91,7 +88,7 @@ impl Connector for Numbers {
         range: &KeyRange,
         after: Option<&[u8]>,
     ) -> Result<SourceEstimate, ConnectorError> {
-        self.script.dawdle(50, 500).await;
+        self.script.delay(500, 15, WorkerFault::EstimateSlow).await;
         if self.strikes(20, WorkerFault::EstimateFailed) {
             return Err(failure(true));
         }
@@ -110,7 +107,7 @@ impl Connector for Numbers {
         after: Option<&[u8]>,
         _: f64,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        self.script.dawdle(50, 500).await;
+        self.script.delay(500, 15, WorkerFault::SplitSlow).await;
         if self.strikes(20, WorkerFault::SplitFailed) {
             return Err(failure(true));
         }

@@ -84,10 +84,14 @@ impl Ledger {
         Ok(&mut **self.segment.insert(segment))
     }
 
-    /// Copies the extents of earlier holders into one segment, if there are too many.
-    pub(super) async fn gather(&mut self, sink: &dyn DynSink) -> Result<(), SinkError> {
+    /// Copies the extents of earlier holders into one segment, if there are more than `most`.
+    pub(super) async fn gather(
+        &mut self,
+        sink: &dyn DynSink,
+        most: usize,
+    ) -> Result<(), SinkError> {
         // This holder adds one more.
-        if self.earlier.len() < MAX_EXTENTS {
+        if self.earlier.len() < most.min(MAX_EXTENTS) {
             return Ok(());
         }
         let run = self.shard.run;
@@ -272,7 +276,7 @@ mod tests {
             extents.push(Segment::sync(&mut segment).await.unwrap().unwrap());
         }
         let mut ledger = ledger(extents);
-        ledger.gather(&sink).await.unwrap();
+        ledger.gather(&sink, MAX_EXTENTS).await.unwrap();
         let token = ledger.seal(&[]).await.unwrap();
         let extents = TokenEnvelope::decode(Some(&token)).unwrap().extents;
         assert_eq!(extents.len(), MAX_EXTENTS - 1);
@@ -284,7 +288,7 @@ mod tests {
     async fn too_many_remote_extents_are_an_error() {
         let sink = LocalSink::default();
         let mut ledger = ledger((1..=MAX_EXTENTS).map(remote).collect());
-        let gathered = ledger.gather(&sink).await;
+        let gathered = ledger.gather(&sink, MAX_EXTENTS).await;
         assert!(matches!(gathered, Err(SinkError::Scattered { .. })), "{gathered:?}");
     }
 }

@@ -132,7 +132,8 @@ impl<'w> Work<'w> {
     /// Works until the shard is completed, parked or released.
     pub(super) async fn run(mut self) -> Result<End, Stopped> {
         let (shared, mut failures) = (self.holder.shared, 0);
-        self.ledger.gather(&*shared.sink).await.map_err(WorkerError::from)?;
+        let gathered = self.ledger.gather(&*shared.sink, shared.options.extents_max).await;
+        gathered.map_err(WorkerError::from)?;
         let mut reading: Option<Reading<'w>> = None;
         loop {
             self.hand_out();
