@@ -10,7 +10,8 @@
 //!
 //! Most wrappers make the product itself misbehave. Where none can, a wrapper changes what the
 //! product returned, at the seams [`Seam::Answer`] and [`Seam::Events`]. Such a row proves less:
-//! only that the oracle compares the changed value.
+//! only that the oracle compares the changed value. Three oracles have no other row: they compare
+//! answers and events of the in-memory backend with each other.
 
 pub mod clusters;
 mod find;
@@ -19,7 +20,9 @@ pub mod protocol;
 pub(crate) mod protocol_doctor;
 pub mod stored;
 pub(crate) mod stored_doctor;
+mod stored_draft;
 pub(crate) mod stored_tamper;
+mod stored_values;
 pub(crate) mod tamper;
 pub(crate) mod worker_doctor;
 pub mod workers;

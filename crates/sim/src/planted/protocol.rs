@@ -50,7 +50,7 @@ bugs! {
         RetriesNeverPark: Answer, 0, "grants" = "a shard without progress is never parked";
         RetriesNotReset: Answer, 0, "agreement" = "progress does not reset the attempts";
         CheckpointSilent: Events, 0, "events" = "a checkpoint emits no event";
-        CapacityStale: Backend, 0, "capacity hints" =
+        CapacityStale: Answer, 0, "capacity hints" =
             "a renewal returns the capacity of an earlier time, when expired leases were valid";
         CandidateSkipped: Answer, 0, "capacity hints" = "the first candidate is never offered";
         RefusedParkFrees: Backend, 0, "refusals are inert" =

@@ -28,6 +28,17 @@ bugs! {
             "a lease whose session has ended still counts";
         BindingOutlivesSession: Store, 0, "session bindings" =
             "a binding is not bound to its session";
+        ChildStartsLate: Store, 0, "tiling" = "a split's child is stored without its first key";
+        CursorUnread: Store, 124, "cursors" = "a load omits the cursor of a held shard";
+        WatermarkAhead: Store, 0, "watermark" = "a watermark is stored behind an unfinished key";
+        UnfinishedReadAsDone: Store, 70, "every key processed" =
+            "a list reads active shards as done";
+        EndedReadAsActive: Store, 81, "terminal stays terminal" =
+            "a load reads an ended run as active";
+        DamageSpreads: Store, 0, "quarantine" =
+            "after one damaged record, every record of progress is read as damaged";
+        GrantDropped: Store, 0, "events follow commits" =
+            "the commit of a new owner is dropped and answered as done";
         UnparkKeepsFence: Store, 0, "fences rise" = "unparking stores no new fence";
         SplitUncounted: Store, 0, "counts equal a recount" = "a split does not count its children";
         QuotaUncompared: Store, 13, "counts equal a recount" =

@@ -5,9 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
-use shardwright_coordination::{EventKind, RunStatus, ShardStatus, StateTransitionEvent};
+use shardwright_contracts::{LogicalTime, RunId, TenantId};
+use shardwright_coordination::{EventKind, ShardStatus, StateTransitionEvent};
 use shardwright_engine::codec::{ClockMarkRecord, Record};
 use shardwright_engine::keyspace::MetaKey;
 use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
@@ -21,14 +20,16 @@ use shardwright_store::{
 };
 
 use super::stored::StoredBug;
+use super::stored_draft::{
+    Draft, is_counter, is_definition, is_gate, is_owner, is_progress, is_quota, is_run,
+    is_watermark,
+};
+use super::stored_values as values;
 use super::tamper::{self, Tamper};
 use crate::runtime::direct::current;
 
 /// The revision of values that a bug invents.
 const MADE_UP: Revision = Revision::new(u64::MAX);
-
-/// Time that a bug adds to leases.
-const AN_HOUR_MS: u64 = 3_600_000;
 
 /// Events that a bug adds.
 pub(crate) type AddedEvents = Arc<Mutex<Vec<StateTransitionEvent>>>;
@@ -40,102 +41,8 @@ pub(crate) struct StoredTamper {
     pub(crate) mark_interval_ms: u64,
     pub(crate) rumours: AddedEvents,
     has_clock: AtomicBool,
+    has_damage: AtomicBool,
     staged: Mutex<BTreeSet<(TenantId, RunId)>>,
-}
-
-/// The properties of a commit by which bugs choose it.
-struct Draft<'a> {
-    keys: &'a RunKeys,
-    commit: &'a Commit,
-    /// The shard whose progress it compares.
-    own: Option<ShardKey>,
-    /// Whether it creates other shards.
-    is_split: bool,
-}
-
-impl<'a> Draft<'a> {
-    fn new(keys: &'a RunKeys, commit: &'a Commit) -> Self {
-        let own = commit.expectations().iter().find_map(|it| match keys.parse(&it.key) {
-            Some(StoreKey::Shard(_, key, ShardPart::Progress)) => Some(key),
-            _ => None,
-        });
-        let is_split = own.is_some()
-            && commit.writes().iter().any(|write| match keys.parse(write.key()) {
-                Some(StoreKey::Shard(_, key, _)) => Some(key) != own,
-                _ => false,
-            });
-        Self { keys, commit, own, is_split }
-    }
-
-    fn writes(&self, is: impl Fn(StoreKey) -> bool) -> bool {
-        let mut writes = self.commit.writes().iter();
-        writes.any(|write| self.keys.parse(write.key()).is_some_and(&is))
-    }
-
-    fn expects(&self, is: impl Fn(StoreKey) -> bool) -> bool {
-        let mut expected = self.commit.expectations().iter();
-        expected.any(|it| self.keys.parse(&it.key).is_some_and(&is))
-    }
-
-    fn uncompared(&self, is: impl Fn(StoreKey) -> bool) -> Option<Commit> {
-        tamper::uncompared(self.commit, |key| self.keys.parse(key).is_some_and(&is))
-    }
-
-    /// The commit without some of its writes.
-    fn without(&self, is: impl Fn(StoreKey, &Write) -> bool) -> Option<Commit> {
-        let is = |write: &Write| self.keys.parse(write.key()).is_some_and(|key| is(key, write));
-        tamper::rewritten(self.commit, |write| (!is(write)).then(|| write.clone()))
-    }
-
-    /// The commit with some writes bound to no session.
-    fn unbound(&self, is: impl Fn(StoreKey) -> bool) -> Option<Commit> {
-        let is = |write: &Write| self.keys.parse(write.key()).is_some_and(&is);
-        tamper::rewritten(self.commit, |write| {
-            Some(if is(write) { tamper::unbound(write) } else { write.clone() })
-        })
-    }
-
-    /// The commit with other values under some keys.
-    fn with_values(&self, change: impl Fn(StoreKey, &Bytes) -> Option<Bytes>) -> Option<Commit> {
-        tamper::rewritten(self.commit, |write| {
-            let Write::Put { key, value, session } = write else { return Some(write.clone()) };
-            let changed = self.keys.parse(key).and_then(|place| change(place, value));
-            let value = changed.unwrap_or_else(|| value.clone());
-            Some(Write::Put { key: key.clone(), value, session: *session })
-        })
-    }
-}
-
-const fn is_progress(key: StoreKey) -> bool {
-    matches!(key, StoreKey::Shard(_, _, ShardPart::Progress))
-}
-
-const fn is_definition(key: StoreKey) -> bool {
-    matches!(key, StoreKey::Shard(_, _, ShardPart::Definition))
-}
-
-const fn is_gate(key: StoreKey) -> bool {
-    matches!(key, StoreKey::View(_, _, ViewKey::Gate))
-}
-
-const fn is_owner(key: StoreKey) -> bool {
-    matches!(key, StoreKey::View(_, _, ViewKey::Owner(_)))
-}
-
-const fn is_quota(key: StoreKey) -> bool {
-    matches!(key, StoreKey::QuotaTenant(_) | StoreKey::QuotaTotal)
-}
-
-const fn is_counter(key: StoreKey) -> bool {
-    is_quota(key) || matches!(key, StoreKey::Count(..))
-}
-
-const fn is_run(key: StoreKey) -> bool {
-    matches!(key, StoreKey::Run(..))
-}
-
-const fn is_watermark(key: StoreKey) -> bool {
-    matches!(key, StoreKey::Watermark(..))
 }
 
 /// The comparison that the current value of a key satisfies.
@@ -150,8 +57,9 @@ impl StoredTamper {
         mark_interval_ms: u64,
         rumours: AddedEvents,
     ) -> Self {
-        let (has_clock, staged) = (AtomicBool::new(false), Mutex::default());
-        Self { bug, keys, mark_interval_ms, rumours, has_clock, staged }
+        let [has_clock, has_damage] = [false; 2].map(AtomicBool::new);
+        let staged = Mutex::default();
+        Self { bug, keys, mark_interval_ms, rumours, has_clock, has_damage, staged }
     }
 
     /// The write of an unparked shard with the fence that it had when it was parked.
@@ -251,6 +159,15 @@ impl StoredTamper {
             }),
             StoredBug::GateNotWritten if draft.writes(is_run) && self.is_known_run(draft) => {
                 draft.without(|key, _| is_gate(key))
+            }
+            StoredBug::ChildStartsLate => draft.with_values(|key, value| match key {
+                StoreKey::Shard(_, shard, ShardPart::Definition) if Some(shard) != draft.own => {
+                    values::without_first_key(value).filter(|_| draft.is_split)
+                }
+                _ => None,
+            }),
+            StoredBug::WatermarkAhead => {
+                draft.with_values(|key, value| values::further(value).filter(|_| is_watermark(key)))
             }
             StoredBug::MarkRunsAhead => draft.with_values(|key, value| {
                 let mark = ClockMarkRecord::decode(value)
@@ -364,6 +281,24 @@ impl StoredTamper {
         }
     }
 
+    /// Changes the value that a load found under a key of a run or of a shard's progress.
+    fn misread(&self, key: StoreKey, found: &mut Option<Versioned>) {
+        let Some(found) = found else { return };
+        let changed = match self.bug {
+            StoredBug::EndedReadAsActive if is_run(key) => values::as_active(&found.value),
+            StoredBug::CursorUnread if is_progress(key) => values::without_cursor(&found.value),
+            StoredBug::DamageSpreads if is_progress(key) => {
+                let is_damaged = ProgressRecord::decode(&found.value).is_err();
+                let spreads = self.has_damage.fetch_or(is_damaged, Ordering::Relaxed);
+                spreads.then(|| found.value.slice(..found.value.len() / 2))
+            }
+            _ => None,
+        };
+        if let Some(changed) = changed {
+            found.value = changed;
+        }
+    }
+
     /// The owner of a shard as a bug reads it.
     fn owner(
         &self,
@@ -392,25 +327,20 @@ impl StoredTamper {
     }
 }
 
-/// The record of an active run, changed to an ended one.
-fn as_ended(value: &[u8]) -> Option<Bytes> {
-    let run = RunHeadRecord::decode(value).ok().filter(|run| run.status == RunStatus::Active)?;
-    let completed_at = Some(run.created_at);
-    Some(RunHeadRecord { status: RunStatus::Done, paused: false, completed_at, ..run }.encode())
-}
-
-fn with_longer_lease(value: &[u8]) -> Option<Bytes> {
-    let binding = BindingRecord::decode(value).ok()?;
-    let deadline = binding.deadline.saturating_add(AN_HOUR_MS);
-    Some(BindingRecord { deadline, ..binding }.encode())
-}
-
 impl Tamper for StoredTamper {
     fn commit(&self, store: &MemoryStore, commit: Commit) -> Option<Commit> {
         if self.bug == StoredBug::PublishedBeforeStored {
             self.publish_early(&commit);
         }
-        if self.bug == StoredBug::StartedBeforeStaged && self.is_later_chunk(&commit) {
+        let is_dropped = match self.bug {
+            StoredBug::StartedBeforeStaged => self.is_later_chunk(&commit),
+            StoredBug::GrantDropped => {
+                let draft = Draft::new(&self.keys, &commit);
+                draft.own.is_some() && draft.puts(is_owner)
+            }
+            _ => false,
+        };
+        if is_dropped {
             return None;
         }
         Some(self.changed(store, &commit).unwrap_or(commit))
@@ -458,6 +388,7 @@ impl Tamper for StoredTamper {
                 Some(StoreKey::Watermark(..)) if self.bug == StoredBug::WatermarkGoesBack => {
                     *value = None;
                 }
+                Some(place) if is_progress(place) || is_run(place) => self.misread(place, value),
                 Some(StoreKey::Meta(MetaKey::Clock))
                     if self.bug == StoredBug::ClockGoesBack
                         && !self.has_clock.swap(true, Ordering::Relaxed) =>
@@ -474,8 +405,13 @@ impl Tamper for StoredTamper {
         for (key, found) in &mut page.entries {
             let Some(key) = self.keys.parse(key) else { continue };
             let changed = match self.bug {
-                StoredBug::ActiveCollected if is_run(key) => as_ended(&found.value),
-                StoredBug::LeasesReadAsLonger if is_owner(key) => with_longer_lease(&found.value),
+                StoredBug::ActiveCollected if is_run(key) => values::as_ended(&found.value),
+                StoredBug::LeasesReadAsLonger if is_owner(key) => {
+                    values::with_longer_lease(&found.value)
+                }
+                StoredBug::UnfinishedReadAsDone if is_progress(key) => {
+                    values::as_done(&found.value)
+                }
                 _ => None,
             };
             found.value = changed.unwrap_or_else(|| found.value.clone());

@@ -10,7 +10,7 @@ use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
 use shardwright_sim::planted::workers::WorkerBug;
-use shardwright_sim::planted::{Bug, find_all};
+use shardwright_sim::planted::{Bug, Defect, find_all};
 use shardwright_sim::stored::{self, StoredWorld};
 use shardwright_sim::sweep::Sweep;
 use shardwright_sim::workers::{self, WorkerWorld};
@@ -60,6 +60,26 @@ fn assert_sound_table<B: Bug>(oracles: &[&Oracle]) {
         let is_named = B::ALL.iter().any(|bug| bug.defect().caught_by == oracle.name);
         assert!(is_named, "no row names the oracle {:?}", oracle.name);
     }
+}
+
+/// The oracles that only changed output has tested.
+fn tested_by_output_alone() -> BTreeSet<&'static str> {
+    fn defects<B: Bug>() -> impl Iterator<Item = Defect> {
+        B::ALL.iter().map(|bug| bug.defect())
+    }
+    let all = || {
+        let runs = defects::<ProtocolBug>().chain(defects::<StoredBug>());
+        runs.chain(defects::<ClusterBug>()).chain(defects::<WorkerBug>())
+    };
+    let tested: BTreeSet<_> =
+        all().filter(|it| !it.seam.is_output()).map(|it| it.caught_by).collect();
+    all().map(|it| it.caught_by).filter(|oracle| !tested.contains(oracle)).collect()
+}
+
+#[test]
+fn only_oracles_of_answers_are_tested_by_output_alone() {
+    let expected = ["counters equal a recount", "events", "split requests"];
+    assert_eq!(tested_by_output_alone(), BTreeSet::from(expected));
 }
 
 #[test]

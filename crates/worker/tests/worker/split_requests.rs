@@ -25,8 +25,8 @@ enum Proposal {
     InProgress,
 }
 
-/// Numbers of which the first two are a page of their own. The rest can be read after the first failed
-/// split, or after a split.
+/// Numbers of which the first two are a page of their own. The rest can be read after the first
+/// failed split, or after a split.
 struct Reserved {
     proposal: Proposal,
     calls: AtomicUsize,
