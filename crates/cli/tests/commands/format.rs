@@ -1,10 +1,10 @@
 //! A state folder of format 1, recorded once, is read by every later version.
 //!
-//! `tests/data/format_1` was written by release builds that were killed while they worked:
-//! `finished` ran `echo` over 50 lines, `poisoned` parked `f13.txt`, `halfway` was killed with 14
-//! of 60 items committed, and one node held all 16 shards of the cluster `counters`. The recording
-//! ran in `/mnt`, and runs store absolute paths: the tests mount their folder there, in a mount
-//! namespace of their own.
+//! `tests/data/format_1` was written by a release build of commit d4ae954, the last before the
+//! crates were divided: `finished` ran `echo` over 50 lines, `poisoned` parked `f13.txt`, `halfway`
+//! was killed with 16 of 60 items done, and a node that held all 16 shards of the cluster
+//! `counters` was killed. The recording ran in `/mnt`, and runs store absolute paths: the tests
+//! mount their folder there, in a mount namespace of their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
