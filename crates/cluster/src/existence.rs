@@ -57,9 +57,8 @@ impl Cluster {
         let store = AnyStore::new(store);
         let keys = options.cluster_keys()?;
         setup::look_up(&store, &options.keys).await?;
-        let driver = Driver::new(store.clone(), None, options.conflict_retries);
-        let deletion = Deletion { store, driver, keys, retries: options.conflict_retries };
-        deletion.run().await
+        let driver = Driver::new(store, None, options.conflict_retries);
+        Deletion { driver, keys }.run().await
     }
 }
 
@@ -72,7 +71,8 @@ pub(super) async fn write_plan(
     let key = keys.key(&ClusterKey::Plan);
     // Other programs store text without a plan record.
     if !keys.is_text() && load::<ClusterPlanRecord>(store, &key).await?.is_none() {
-        let left = everything(store, keys).await?;
+        let driver = Driver::new(store.clone(), None, options.conflict_retries);
+        let left = everything(&driver, keys).await?;
         // If the plan is there now, another process was faster.
         if !left.is_empty() && !left.iter().any(|(found, _)| *found == key) {
             return Err(ClusterOpenError::Remains);
@@ -84,54 +84,52 @@ pub(super) async fn write_plan(
 
 /// Every key of a cluster.
 async fn everything(
-    store: &AnyStore,
+    driver: &Driver,
     keys: &ClusterKeys,
 ) -> Result<Vec<(Key, Versioned)>, InfraError> {
     let mut all = Vec::new();
     for range in keys.ranges() {
-        all.extend(listing::list(store, &range, DELETE).await?.1);
+        all.extend(listing::list(driver, &range, DELETE).await?.1);
     }
     all.retain(|(key, _)| keys.parse(key).is_some());
     Ok(all)
 }
 
 struct Deletion {
-    store: AnyStore,
     driver: Driver,
     keys: ClusterKeys,
-    retries: u32,
 }
 
 impl Deletion {
+    /// Fails with contention if another process changes the cluster meanwhile. Without members
+    /// none does, except an operator.
     async fn run(&self) -> Result<(), ClusterDeleteError> {
         let plan_key = self.keys.key(&ClusterKey::Plan);
-        for _ in 0..=self.retries {
-            let all = everything(&self.store, &self.keys).await?;
-            if all.is_empty() {
-                return Err(ClusterDeleteError::NotThere);
-            }
-            self.refuse_members(&all)?;
-            // An earlier deletion may have ended after this step.
-            let plan = all.iter().find(|(key, _)| *key == plan_key);
-            if let Some((_, plan)) = plan {
-                let commit = Commit::builder().expect(plan_key.clone(), Expect::At(plan.revision));
-                if !self.commit(commit.delete(plan_key.clone())).await? {
-                    continue;
-                }
-            }
-            let left = everything(&self.store, &self.keys).await?;
-            if let Err(refused) = self.refuse_members(&left) {
-                // A process joined just before the plan was deleted, so the cluster stays.
-                if let Some((_, plan)) = plan {
-                    self.restore(&plan_key, plan).await?;
-                }
-                return Err(refused);
-            }
-            if self.delete_all(&left).await? {
-                return Ok(());
+        let all = everything(&self.driver, &self.keys).await?;
+        if all.is_empty() {
+            return Err(ClusterDeleteError::NotThere);
+        }
+        self.refuse_members(&all)?;
+        // An earlier deletion may have ended after this step.
+        let plan = all.iter().find(|(key, _)| *key == plan_key);
+        if let Some((_, plan)) = plan {
+            let commit = Commit::builder().expect(plan_key.clone(), Expect::At(plan.revision));
+            if !self.commit(commit.delete(plan_key.clone())).await? {
+                return Err(fault::contention(DELETE).into());
             }
         }
-        Err(fault::contention(DELETE).into())
+        let left = everything(&self.driver, &self.keys).await?;
+        if let Err(refused) = self.refuse_members(&left) {
+            // A process joined just before the plan was deleted, so the cluster stays.
+            if let Some((_, plan)) = plan {
+                self.restore(&plan_key, plan).await?;
+            }
+            return Err(refused);
+        }
+        match self.delete_all(&left).await? {
+            true => Ok(()),
+            false => Err(fault::contention(DELETE).into()),
+        }
     }
 
     fn refuse_members(&self, all: &[(Key, Versioned)]) -> Result<(), ClusterDeleteError> {

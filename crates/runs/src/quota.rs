@@ -163,7 +163,7 @@ impl Core {
         operation: Operation,
     ) -> Result<Usage, InfraError> {
         let range = self.keys.counts();
-        let read = || async {
+        let read = |_| async {
             let (revision, entries) = self.list(&range, operation).await?;
             Ok((revision >= at).then_some(entries))
         };

@@ -151,7 +151,7 @@ impl Core {
         operation: Operation,
     ) -> Result<Owners, InfraError> {
         let range = self.keys.owners(*tenant, *run);
-        let read = || async {
+        let read = |_| async {
             let (revision, entries) = self.list(&range, operation).await?;
             Ok((revision >= at).then_some((revision, entries)))
         };

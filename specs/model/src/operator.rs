@@ -5,8 +5,8 @@ use std::sync::Arc;
 use shardwright_contracts::FenceEpoch;
 use shardwright_coordination::ops::{RunCall, RunChange, change_run};
 use shardwright_coordination::{
-    CoordError, EventCollector, IdempotentOutcome, ProgressCounter, RunProgress, RunRecord,
-    RunTransitionError,
+    CoordError, EventCollector, IdempotentOutcome, OwnerLiveness, ProgressCounter, RunProgress,
+    RunRecord, RunTransitionError, TakeoverTerms,
 };
 
 use crate::action::Change;
@@ -95,11 +95,12 @@ const fn situation_of(change: Change) -> Situation {
 }
 
 fn progress(defect: Option<Defect>, world: &World) -> RunProgress {
-    let mut counter = ProgressCounter::new(world.now, FenceEpoch::INITIAL);
+    let terms = TakeoverTerms { now: world.now, fence_floor: FenceEpoch::INITIAL, skew_ms: 0 };
+    let mut counter = ProgressCounter::new(terms);
     for shard in &world.shards {
         let record = &shard.record;
         let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-        counter.add(&record.head, spec, cursor);
+        counter.add(&record.head, OwnerLiveness::Untracked, spec, cursor);
     }
     let mut progress = counter.finish(None);
     match defect {

@@ -188,7 +188,9 @@ async fn a_call_that_names_an_absent_node_fails_at_once() {
     let _nodes = world.nodes(&["a"]).await;
     // A held call would need a place in the queue.
     let network = Arc::clone(&world.network) as _;
-    let gate = world.gate_with(GateOptions { queue_max: 0 }, network).await;
+    let calls = Share { all: 0, peer: 0 };
+    let options = GateOptions { held: HeldLimits { calls, ..HeldLimits::GATE } };
+    let gate = world.gate_with(options, network).await;
     let began = world.env.monotonic();
     let refused = gate.call(call("user/12345", "add")).await.unwrap_err();
     let node = "user".to_owned();

@@ -196,7 +196,7 @@ async fn failed_calls_leave_nothing_in_memory() {
     }
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(world.objects(), (0, 0));
-    *world.probe.activation.lock().unwrap() = Behaviour::Well;
+    *world.probe.activation.lock().unwrap() = Behaviour::Normal;
     let running = world.begin(call("shard#5/x", "block")).await;
     let waiting = world.begin(call("shard#5/x", "count")).await;
     assert_eq!(waiting.await.unwrap(), Err(CallError::Late));
