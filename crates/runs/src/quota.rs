@@ -238,7 +238,8 @@ impl Core {
         let freed = counters.count.value.reserved;
         let [count, tenant_key, total_key] = keys;
         let commit = match counters.count.expect {
-            Expect::Absent => return Ok(commit),
+            // The read may be stale, so the commit compares the absence.
+            expect @ Expect::Absent => return Ok(commit.expect(count, expect)),
             expect @ Expect::At(_) => commit.expect(count.clone(), expect).delete(count),
         };
         let commit = lower(commit, tenant_key, counters.tenant, freed);

@@ -386,6 +386,7 @@ async fn http_requests_of_other_sites_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_client_cannot_fill_the_queue_of_held_calls() {
     let site = Site::new();
+    site.expect(0, &["cluster", "create", "--shards", "16"]);
     let limits = ["--held-calls", "100", "--held-calls-per-address", "25"];
     let gate = Server::start(&site, &[&["gate"], &limits[..]].concat());
     let web: SocketAddr = gate.http.as_ref().unwrap().parse().unwrap();

@@ -44,7 +44,7 @@ async fn a_deletion_takes_its_turn_among_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_deletion_has_an_unknown_outcome_and_drops_the_object() {
+async fn a_failed_deletion_is_unknown_and_drops_the_object() {
     let world = world(HostOptions { overrun_max: SECOND, ..HostOptions::default() });
     for (leaving, error) in [
         (Behaviour::Panics, CallError::Panicked),

@@ -95,7 +95,7 @@ async fn objects_that_every_shard_has_are_not_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_waits_for_the_eviction_of_its_object_and_activates_it_again() {
+async fn a_call_waits_for_the_eviction_and_activates_again() {
     let world = world(HostOptions { deactivation_max: 10 * SECOND, ..idle() });
     world.evict_idle();
     world.set_leaving(Behaviour::Slow(5_000));
@@ -115,7 +115,7 @@ async fn a_call_waits_for_the_eviction_of_its_object_and_activates_it_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handover_waits_for_an_eviction_and_deactivates_nothing_twice() {
+async fn a_handover_waits_for_an_eviction_and_does_not_repeat_it() {
     let world = world(idle());
     world.evict_idle();
     world.set_leaving(Behaviour::Slow(3_000));
