@@ -90,8 +90,10 @@ impl CallLog {
         let versions = self.versions_since(case.address, case.from);
         let of_lease = || versions.iter().filter_map(held).filter(|it| Some(it.0) == fence);
         let over_at = deadline.saturating_add(self.model.skew_ms);
+        // A damaged binding counts, because a claim fails on it.
+        let is_harmed = self.harmed.contains(&(case.address, shard.shard));
         LeaseShown {
-            may_count: of_lease().any(|(_, is_unbound)| !is_unbound),
+            may_count: is_harmed || of_lease().any(|(_, is_unbound)| !is_unbound),
             may_lack: over_at <= case.times[1] || of_lease().any(|(_, is_unbound)| is_unbound),
         }
     }
