@@ -59,7 +59,7 @@ impl StubbornRun {
     }
 
     fn guards(&self) -> Vec<Pid> {
-        let is_guard = |line: &str| line.starts_with("shardwright-guard");
+        let is_guard = |line: &str| line.starts_with("sw-guard");
         let processes = self.processes().into_iter();
         processes.filter(|(_, line)| is_guard(line)).map(|(id, _)| id).collect()
     }
@@ -133,6 +133,22 @@ fn signals_to_every_process_by_name_leave_no_process() {
     }
     kill_process(run.id(), Signal::KILL).unwrap();
     run.expect_over();
+}
+
+#[test]
+fn kill_of_every_process_by_name_leaves_no_process() {
+    let run = StubbornRun::start(STUBBORN);
+    // As `pkill -9 shardwright`, but within the run.
+    let is_named = |id: Pid| {
+        let name = fs::read_to_string(format!("/proc/{}/comm", id.as_raw_nonzero())).unwrap();
+        name.contains("shardwright")
+    };
+    let guards = run.guards();
+    let named: Vec<Pid> = run.processes().into_iter().map(|(id, _)| id).collect();
+    let named: Vec<Pid> = named.into_iter().filter(|id| is_named(*id)).collect();
+    named.iter().for_each(|id| kill_process(*id, Signal::KILL).unwrap());
+    assert_eq!((named, guards.is_empty()), (vec![run.id()], false));
+    assert_eq!(run.expect_over(), None);
 }
 
 #[test]

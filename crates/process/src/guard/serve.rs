@@ -22,7 +22,8 @@ use super::descendants::{has_children, kill_descendants};
 use super::wire::{Received, Reply, Request, Requests};
 
 /// The name by which a process knows that it is a guard. The rest of its command line is empty.
-pub(super) const NAME: &str = "shardwright-guard";
+/// `pkill -9 shardwright` must not match it: the guards end after their programs.
+pub(super) const NAME: &str = "sw-guard";
 
 /// Whether this program would serve as a guard if it were started as one.
 static IS_SERVING: AtomicBool = AtomicBool::new(false);
@@ -51,8 +52,8 @@ pub fn run_as_guard() -> Option<ExitCode> {
 /// Starts programs for the worker at the other end of stdin, one at a time, until it is gone.
 async fn serve() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
-    // `killall shardwright` ends the workers. The guards end after their programs.
-    rustix::thread::set_name(c"shardwright-gua")?;
+    // As `NAME`.
+    rustix::thread::set_name(c"sw-guard")?;
     // Continues a stopped guard when its worker dies. It is sent when the thread that started the
     // guard ends, and may be too early, which is harmless.
     set_parent_process_death_signal(Some(Signal::CONT))?;
