@@ -37,9 +37,11 @@ pub(super) fn kill_descendants(spared: &BTreeSet<i32>) {
     let deadline = Instant::now() + KILL_WAIT;
     let mut stopped = BTreeSet::new();
     loop {
-        let found = descendants(spared);
-        // A process that changed its parent during the look may be missing, but has a parent.
-        if found.is_empty() && (!spared.is_empty() || !has_children()) {
+        let Scan { found, has_reaped } = descendants(spared);
+        // A scan can miss a process that is re-parented meanwhile. `wait` still counts it as a
+        // child. Where other children stay, only a scan that reaped none is complete.
+        let is_over = if spared.is_empty() { !has_children() } else { !has_reaped };
+        if found.is_empty() && is_over {
             return;
         }
         let is_late = Instant::now() > deadline;
@@ -99,26 +101,49 @@ impl Process {
     }
 }
 
+/// Live descendants at the time of a scan.
+#[derive(Debug, Default)]
+struct Scan {
+    found: Vec<Process>,
+    /// Whether a child had ended. Its own children may be missing.
+    has_reaped: bool,
+}
+
 /// The descendants of this process. Reaps ended children.
-fn descendants(spared: &BTreeSet<i32>) -> Vec<Process> {
-    let own = getpid().as_raw_nonzero().get();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+fn descendants(spared: &BTreeSet<i32>) -> Scan {
+    let Ok(entries) = fs::read_dir("/proc") else { return Scan::default() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let own = getpid().as_raw_nonzero().get();
+    descendants_of(own, ids.filter_map(Process::read), spared, is_reaped)
+}
+
+/// The descendants of `own` in a list. `is_reaped` is called for its children.
+fn descendants_of(
+    own: i32,
+    processes: impl Iterator<Item = Process>,
+    spared: &BTreeSet<i32>,
+    is_reaped: impl Fn(i32) -> bool,
+) -> Scan {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
-    for process in ids.filter_map(Process::read) {
+    for process in processes {
         children.entry(process.parent).or_default().push(process);
     }
-    let (mut parents, mut found) = (vec![own], Vec::new());
+    let (mut parents, mut scan) = (vec![own], Scan::default());
     while let Some(parent) = parents.pop() {
         for process in children.remove(&parent).unwrap_or_default() {
-            if spared.contains(&process.id) || parent == own && is_reaped(process.id) {
+            if spared.contains(&process.id) {
                 continue;
             }
+            // The list may be older than the end of a child, and name it as a parent.
             parents.push(process.id);
-            found.push(process);
+            if parent == own && is_reaped(process.id) {
+                scan.has_reaped = true;
+            } else {
+                scan.found.push(process);
+            }
         }
     }
-    found
+    scan
 }
 
 /// Whether a child has ended. Reaps it.
@@ -137,5 +162,14 @@ mod tests {
         let read = Process::read(own.as_raw_nonzero().get()).unwrap();
         assert_eq!(read.parent, parent.as_raw_nonzero().get());
         assert!(read.started > 0);
+    }
+
+    #[test]
+    fn children_of_a_child_that_ends_during_the_scan_are_found() {
+        let process = |id, parent| Process { id, parent, started: 1 };
+        let list = [process(2, 1), process(3, 2), process(4, 3), process(5, 1), process(6, 5)];
+        let scan = descendants_of(1, list.into_iter(), &BTreeSet::from([5]), |id| id == 2);
+        assert_eq!(scan.found, [process(3, 2), process(4, 3)]);
+        assert!(scan.has_reaped);
     }
 }
