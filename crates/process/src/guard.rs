@@ -41,6 +41,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use self::descendants::Identity;
 pub use self::serve::run_as_guard;
 pub(crate) use self::wire::Launch;
 use self::wire::Reply;
@@ -84,8 +85,9 @@ pub struct ProcessGuard {
 /// The guards of a worker.
 #[derive(Default)]
 struct Family {
-    /// Ids of guards. Locked while one is started or orphans are killed.
-    guards: Mutex<BTreeSet<i32>>,
+    /// Guards, and processes that are not of a program. Locked while a guard is started or orphans
+    /// are killed.
+    spared: Mutex<BTreeSet<Identity>>,
     /// Whether orphans of a killed guard become children of this process.
     adopts: bool,
 }
@@ -103,11 +105,13 @@ impl ProcessGuard {
         Self::start_in(program.into(), Family::default())
     }
 
-    /// Does the same as [`ProcessGuard::start`] for a process that has no children but its
-    /// guards: it adopts orphans, and if a guard is killed, kills all children that are no guards.
+    /// Like [`ProcessGuard::start`], and adopts orphans. If a guard is killed, kills every child
+    /// that is not a guard. Spares processes that exist now, such as the sidecar of
+    /// `sidecar & exec program`.
     pub fn start_adopting() -> Result<Self, ProcessGuardError> {
+        let spared = Mutex::new(descendants::current_descendants());
         let adopts = rustix::process::set_child_subreaper(Some(getpid())).is_ok();
-        Self::start_this(Family { adopts, ..Family::default() })
+        Self::start_this(Family { spared, adopts })
     }
 
     fn start_this(family: Family) -> Result<Self, ProcessGuardError> {
@@ -149,7 +153,7 @@ impl ProcessGuard {
         let (ours, theirs) = StdUnixStream::pair().map_err(start)?;
         ours.set_nonblocking(true).map_err(start)?;
         let link = UnixStream::from_std(ours).map_err(start)?;
-        let mut guards = self.family.guards();
+        let mut spared = self.family.spared();
         let guard = Command::new(&self.program)
             .arg0(serve::NAME)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -160,16 +164,19 @@ impl ProcessGuard {
             .spawn()
             .map_err(start)?;
         let id = guard.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let id = id.ok_or_else(|| start(io::Error::other("it ended at once")))?;
-        guards.insert(id.as_raw_nonzero().get());
+        let identity = id.and_then(descendants::identity_of);
+        let (Some(id), Some(identity)) = (id, identity) else {
+            return Err(start(io::Error::other("it ended at once")));
+        };
+        spared.insert(identity);
         let family = Arc::clone(&self.family);
-        Ok(Group { guard, id, link, received: Vec::new(), family, is_lost: false })
+        Ok(Group { guard, id, identity, link, received: Vec::new(), family, is_lost: false })
     }
 }
 
 impl Family {
-    fn guards(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        self.guards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn spared(&self) -> MutexGuard<'_, BTreeSet<Identity>> {
+        self.spared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,6 +184,7 @@ impl Family {
 pub(super) struct Group {
     guard: Child,
     id: Pid,
+    identity: Identity,
     link: UnixStream,
     /// The beginning of a reply.
     received: Vec<u8>,
@@ -269,13 +277,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let (family, is_led) = (Arc::clone(&self.family), self.is_led());
-        let mut guards = family.guards();
-        guards.remove(&self.id.as_raw_nonzero().get());
+        let mut spared = family.spared();
+        spared.remove(&self.identity);
         if is_led {
             // Closing the socket does the rest.
             self.resume();
         } else if family.adopts {
-            descendants::kill_descendants(&guards);
+            descendants::kill_descendants(&spared);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -29,9 +29,15 @@ struct StubbornRun {
 
 impl StubbornRun {
     fn start(script: &str) -> Self {
+        Self::start_by(script, |command| command)
+    }
+
+    /// Starts a run by another command that becomes the program.
+    fn start_by(script: &str, wrap: impl FnOnce(Command) -> Command) -> Self {
         let site = Site::with_files(1);
         fs::create_dir(site.path("marks")).unwrap();
-        let mut command = site.command(&["run", "data", "--", "sh", "-c", script, "sh", "{}"]);
+        let command = site.command(&["run", "data", "--", "sh", "-c", script, "sh", "{}"]);
+        let mut command = wrap(command);
         command.env(MARK, site.path("")).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.process_group(0).spawn().unwrap();
         let run = Self { site, child };
@@ -112,6 +118,27 @@ fn kill_of_the_guards_leaves_no_process_and_the_item_is_retried() {
         kill_process(guard, Signal::KILL).unwrap();
     }
     assert_eq!(run.expect_over(), Some(0));
+}
+
+#[test]
+fn kill_of_a_guard_spares_a_sidecar_of_the_program() {
+    let sidecar = format!(
+        "env -u {MARK} sh -c 'echo $$ > new; mv new sidecar; exec sleep 100' & exec \"$0\" \"$@\""
+    );
+    let run = StubbornRun::start_by(&format!("[ -e retried ] && exit; {STUBBORN}"), |program| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &sidecar]).arg(program.get_program()).args(program.get_args());
+        command.current_dir(program.get_current_dir().unwrap()).stdin(Stdio::null());
+        command
+    });
+    wait_until(|| run.site.path("sidecar").exists());
+    let sidecar = fs::read_to_string(run.site.path("sidecar")).unwrap();
+    fs::write(run.site.path("retried"), "").unwrap();
+    for guard in run.guards() {
+        kill_process(guard, Signal::KILL).unwrap();
+    }
+    assert_eq!(run.expect_over(), Some(0));
+    kill_process(Pid::from_raw(sidecar.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 #[test]

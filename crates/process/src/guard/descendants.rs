@@ -20,7 +20,11 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 /// How long to wait for one process, before looking for others again.
 const POLL_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A process. The time of its start distinguishes it from a later one of the same id.
+/// The id of a process and the time of its start, which distinguishes it from a later one of the
+/// same id.
+pub(super) type Identity = (i32, u64);
+
+/// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Process {
     id: i32,
@@ -33,7 +37,7 @@ struct Process {
 ///
 /// They are first stopped, then killed: a stopped process starts no other, so that even processes
 /// that multiply are found in the end.
-pub(super) fn kill_descendants(spared: &BTreeSet<i32>) {
+pub(super) fn kill_descendants(spared: &BTreeSet<Identity>) {
     let deadline = Instant::now() + KILL_WAIT;
     let mut stopped = BTreeSet::new();
     loop {
@@ -45,11 +49,8 @@ pub(super) fn kill_descendants(spared: &BTreeSet<i32>) {
             return;
         }
         let is_late = Instant::now() > deadline;
-        let new: Vec<Process> = found
-            .iter()
-            .filter(|process| stopped.insert((process.id, process.started)))
-            .copied()
-            .collect();
+        let new: Vec<Process> =
+            found.iter().filter(|process| stopped.insert(process.identity())).copied().collect();
         for process in &new {
             process.signal(Signal::STOP);
         }
@@ -77,7 +78,22 @@ pub(super) fn has_children() -> bool {
     }
 }
 
+/// The process that has an id now.
+pub(super) fn identity_of(id: Pid) -> Option<Identity> {
+    Process::read(id.as_raw_nonzero().get()).map(Process::identity)
+}
+
+/// The descendants that this process has now.
+pub(super) fn current_descendants() -> BTreeSet<Identity> {
+    let scan = descendants_of(own_id(), processes(), &BTreeSet::new(), |_| false);
+    scan.found.into_iter().map(Process::identity).collect()
+}
+
 impl Process {
+    const fn identity(self) -> Identity {
+        (self.id, self.started)
+    }
+
     /// Sends a signal to this process, and to no later one of the same id.
     fn signal(self, signal: Signal) -> Option<OwnedFd> {
         let descriptor = pidfd_open(Pid::from_raw(self.id)?, PidfdFlags::empty()).ok()?;
@@ -110,18 +126,26 @@ struct Scan {
 }
 
 /// The descendants of this process. Reaps ended children.
-fn descendants(spared: &BTreeSet<i32>) -> Scan {
-    let Ok(entries) = fs::read_dir("/proc") else { return Scan::default() };
+fn descendants(spared: &BTreeSet<Identity>) -> Scan {
+    descendants_of(own_id(), processes(), spared, is_reaped)
+}
+
+fn own_id() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// All processes that `/proc` lists.
+fn processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let own = getpid().as_raw_nonzero().get();
-    descendants_of(own, ids.filter_map(Process::read), spared, is_reaped)
+    ids.filter_map(Process::read)
 }
 
 /// The descendants of `own` in a list. `is_reaped` is called for its children.
 fn descendants_of(
     own: i32,
     processes: impl Iterator<Item = Process>,
-    spared: &BTreeSet<i32>,
+    spared: &BTreeSet<Identity>,
     is_reaped: impl Fn(i32) -> bool,
 ) -> Scan {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
@@ -131,7 +155,7 @@ fn descendants_of(
     let (mut parents, mut scan) = (vec![own], Scan::default());
     while let Some(parent) = parents.pop() {
         for process in children.remove(&parent).unwrap_or_default() {
-            if spared.contains(&process.id) {
+            if spared.contains(&process.identity()) {
                 continue;
             }
             // The list may be older than the end of a child, and name it as a parent.
@@ -168,7 +192,8 @@ mod tests {
     fn children_of_a_child_that_ends_during_the_scan_are_found() {
         let process = |id, parent| Process { id, parent, started: 1 };
         let list = [process(2, 1), process(3, 2), process(4, 3), process(5, 1), process(6, 5)];
-        let scan = descendants_of(1, list.into_iter(), &BTreeSet::from([5]), |id| id == 2);
+        let scan =
+            descendants_of(1, list.into_iter(), &BTreeSet::from([(5, 1), (3, 2)]), |id| id == 2);
         assert_eq!(scan.found, [process(3, 2), process(4, 3)]);
         assert!(scan.has_reaped);
     }
