@@ -57,9 +57,9 @@ pub(super) fn kill_descendants(spared: &BTreeSet<Identity>) {
         if new.is_empty() || is_late {
             let killed: Vec<OwnedFd> =
                 found.iter().filter_map(|process| process.signal(Signal::KILL)).collect();
-            if let Some(last) = killed.last() {
-                let _ended = poll(&mut [PollFd::new(last, PollFlags::IN)], Some(&POLL_WAIT));
-            }
+            let last = killed.last().map(|last| PollFd::new(last, PollFlags::IN));
+            // Without a process that may be killed, this is a pause.
+            let _ended = poll(&mut Vec::from_iter(last), Some(&POLL_WAIT));
         }
         if is_late {
             return;
