@@ -32,6 +32,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,7 +50,7 @@ use self::wire::Reply;
 /// This program, even if its file was replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// How often a guard is continued while its reply is awaited: a program may have stopped it.
+/// How often a guard is continued while it is awaited: a program may have stopped it.
 const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for a guard to kill its programs. It exceeds the guard's own timeout.
 const CLEAR_WAIT: Duration = Duration::from_secs(10);
@@ -195,7 +196,8 @@ pub(super) struct Group {
 impl Group {
     /// Starts a program. The one before it has exited.
     pub(super) async fn start(&mut self, launch: Launch) -> Result<(), StartError> {
-        match wire::send_launch(&mut self.link, launch).await {
+        let sent = wire::send_launch(&mut self.link, launch);
+        match awake(&self.guard, self.id, sent).await {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 return Err(StartError::Program(error));
@@ -232,7 +234,7 @@ impl Group {
     }
 
     async fn cleared(&mut self) -> Result<(), ProcessGuardError> {
-        self.resume();
+        resume(&self.guard, self.id);
         if wire::send_clear(&mut self.link).await.is_err() {
             return Err(self.lose());
         }
@@ -245,13 +247,8 @@ impl Group {
     }
 
     async fn reply(&mut self) -> Result<Reply, ProcessGuardError> {
-        loop {
-            let reply = Reply::receive(&mut self.link, &mut self.received);
-            match timeout(RESUME_INTERVAL, reply).await {
-                Ok(reply) => return reply.map_err(|_| self.lose()),
-                Err(_) => self.resume(),
-            }
-        }
+        let reply = Reply::receive(&mut self.link, &mut self.received);
+        awake(&self.guard, self.id, reply).await.map_err(|_| self.lose())
     }
 
     const fn lose(&mut self) -> ProcessGuardError {
@@ -264,13 +261,24 @@ impl Group {
         self.is_lost |= !matches!(self.guard.try_wait(), Ok(None));
         !self.is_lost
     }
+}
 
-    /// Continues a guard that a program has stopped.
-    fn resume(&self) {
-        // The id cannot be reused before the guard's exit was reaped.
-        if self.guard.id().is_some() {
-            let _gone = kill_process(self.id, Signal::CONT);
+/// Awaits `work` of a guard, and continues the guard meanwhile.
+async fn awake<T>(guard: &Child, id: Pid, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        match timeout(RESUME_INTERVAL, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => resume(guard, id),
         }
+    }
+}
+
+/// Continues a guard that a program has stopped.
+fn resume(guard: &Child, id: Pid) {
+    // The id cannot be reused before the guard's exit was reaped.
+    if guard.id().is_some() {
+        let _gone = kill_process(id, Signal::CONT);
     }
 }
 
@@ -281,7 +289,7 @@ impl Drop for Group {
         spared.remove(&self.identity);
         if is_led {
             // Closing the socket does the rest.
-            self.resume();
+            resume(&self.guard, self.id);
         } else if family.adopts {
             descendants::kill_descendants(&spared);
         }

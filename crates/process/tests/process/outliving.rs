@@ -6,7 +6,9 @@ use std::path::Path;
 use shardwright_process::{ProcessGuard, ProcessGuardError, ProcessPerItem};
 use shardwright_worker::handler::FailureCause;
 
-use crate::programs::{drop_when, is_gone, per_item, process, row, script, stdout_of, until};
+use crate::programs::{
+    drop_when, is_gone, per_item, process, row, script, stdout_of, template, until,
+};
 
 /// Ids that a script has written, one file each.
 fn ids(folder: &Path) -> Vec<String> {
@@ -122,6 +124,22 @@ async fn program_that_kills_its_guard_fails_alone() {
 async fn program_that_stops_its_guard_ends_normally() {
     let (_folder, handler) = handler("echo a; kill -STOP $PPID");
     assert_eq!(stdout_of(&handler, row(0, "a")).await, "a\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guard_stopped_between_items_receives_a_long_launch() {
+    let text = r#"[ -e "$1/go" ] || setsid -f sh -c 'until [ -e $0/go ]; do sleep 0.01; done
+        kill -STOP $1; : > $0/stopped' "$1" $PPID > /dev/null 2>&1; echo a"#;
+    let folder = tempfile::tempdir().unwrap();
+    // More than a socket holds.
+    let long = "x".repeat(120_000);
+    let path = folder.path().to_str().unwrap();
+    let command = ["sh", "-c", text, "sh", path, &long, &long, &long, &long, &long];
+    let handler = per_item(template(&command), folder.path());
+    assert_eq!(stdout_of(&handler, row(0, "a")).await, "a\n");
+    fs::write(folder.path().join("go"), "").unwrap();
+    until(|| folder.path().join("stopped").exists()).await;
+    assert_eq!(stdout_of(&handler, row(1, "b")).await, "a\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

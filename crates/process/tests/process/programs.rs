@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::support::{LONG, Numbers, RUN, TENANT, env, join, start_with_lease};
 
-fn template(command: &[&str]) -> Template {
+pub(crate) fn template(command: &[&str]) -> Template {
     Template::new(&command.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
 }
 
