@@ -11,18 +11,26 @@ use std::path::Path;
 use super::contains_placeholder;
 
 /// Programs that execute the text after `-c`. A version may follow the name, as in `zsh-5.9`.
-const SHELLS: [&str; 19] = [
-    "ash", "bash", "csh", "dash", "elvish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh",
-    "posh", "rbash", "sh", "tcsh", "xonsh", "yash", "zsh",
+const SHELLS: [&str; 18] = [
+    "ash", "bash", "csh", "dash", "elvish", "hush", "ksh", "lksh", "mksh", "oksh", "osh", "posh",
+    "rbash", "sh", "tcsh", "xonsh", "yash", "zsh",
 ];
-/// Programs that pass the text after these options to a shell, wherever the option is.
-const CALLERS: [(&str, &[u8], &[&str]); 6] = [
+/// Programs that pass the text after these options to a shell.
+const CALLERS: [(&str, &[u8], &[&str]); 8] = [
     ("env", b"S", &["--split-string"]),
     ("fish", b"cC", &["--command", "--init-command"]),
     ("flock", b"c", &["--command"]),
+    ("nu", b"ce", &["--commands", "--execute"]),
     ("runuser", b"c", &["--command", "--session-command"]),
     ("script", b"c", &["--command"]),
+    ("sg", b"c", &[]),
     ("su", b"c", &["--command", "--session-command"]),
+];
+/// Callers whose own options end before another program: after how many operands, and which
+/// options have a value, which is no operand. Options of the others may be anywhere.
+const WRAPPERS: [(&str, usize, &[u8], &[&str]); 2] = [
+    ("env", 0, b"CPSau", &["--argv0", "--chdir", "--split-string", "--unset"]),
+    ("flock", 1, b"Ecw", &["--command", "--conflict-exit-code", "--timeout", "--wait"]),
 ];
 
 /// Whether an item would become part of a script that a shell executes.
@@ -36,7 +44,8 @@ pub(super) fn is_in_script(command: &[OsString]) -> bool {
             return is_script_of_shell(rest);
         }
         let caller = CALLERS.iter().find(|(caller, ..)| *caller == name);
-        caller.is_some_and(|(_, letters, names)| is_value_of(rest, letters, names))
+        let own = own_arguments(name, rest);
+        caller.is_some_and(|(_, letters, names)| is_value_of(own, letters, names))
     })
 }
 
@@ -70,20 +79,45 @@ fn is_script_of_shell(arguments: &[OsString]) -> bool {
     expects_script
 }
 
-/// Whether the value of an option contains a placeholder, or is missing: the item would be the
-/// value. Long options may be abbreviated.
-fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str]) -> bool {
-    let is_option = |text: &[u8]| match text {
+/// The arguments before the program that a wrapper starts. An assignment, as in `env A=b`, is no
+/// operand.
+fn own_arguments<'a>(name: &str, arguments: &'a [OsString]) -> &'a [OsString] {
+    let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name);
+    let Some((_, operands, letters, names)) = wrapper else { return arguments };
+    let (mut seen, mut is_value) = (0, false);
+    let end = arguments.iter().position(|argument| {
+        let text = argument.as_bytes();
+        // A value may be in the same argument, as in `-w5` and `--wait=5`.
+        let is_last =
+            text.last().is_some_and(|last| text.starts_with(b"--") || letters.contains(last));
+        let expects = is_last && !text.contains(&b'=') && is_option(text, letters, names);
+        let is_operand = !std::mem::replace(&mut is_value, expects)
+            && !text.starts_with(b"-")
+            && !text.contains(&b'=');
+        seen += usize::from(is_operand);
+        seen > *operands
+    });
+    arguments.get(..end.unwrap_or(arguments.len())).unwrap_or_default()
+}
+
+/// Whether an argument contains one of these options. Long ones may be abbreviated.
+fn is_option(text: &[u8], letters: &[u8], names: &[&str]) -> bool {
+    match text {
         [b'-', b'-', _, ..] => {
             let given = text.split(|byte| *byte == b'=').next().unwrap_or_default();
             names.iter().any(|name| name.as_bytes().starts_with(given))
         }
         [b'-', rest @ ..] => rest.iter().any(|letter| letters.contains(letter)),
         _ => false,
-    };
+    }
+}
+
+/// Whether the value of an option contains a placeholder, or is missing: the item would be the
+/// value.
+fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str]) -> bool {
     let mut is_value = false;
     let is_found = arguments.iter().any(|argument| {
-        let is_it = is_option(argument.as_bytes());
+        let is_it = is_option(argument.as_bytes(), letters, names);
         let is_script = std::mem::replace(&mut is_value, is_it) || is_it;
         is_script && contains_placeholder(argument)
     });
@@ -146,7 +180,21 @@ mod tests {
             "su me -c",
             "su me --session-command=cat_{}",
             "runuser me --comm cat_{}",
+            "env -u HOME -S cat_{}",
+            "env -C folder --unset HOME A=b --split-string cat_{}",
             "flock file -c cat_{}",
+            "flock -c cat_{} file",
+            "flock -n -w 5 --conflict-exit-code 3 file -c cat_{}",
+            "flock --wait=5 -E1 file --command cat_{}",
+            "flock file -c",
+            "nu -c cat_{}",
+            "nu --commands cat_{}",
+            "nu --commands=cat_{}",
+            "nu -e cat_{}",
+            "nu --execute cat_{}",
+            "nu -c",
+            "sg group -c cat_{}",
+            "sg - group -c cat_{}",
         ] {
             assert!(refused(command), "{command}");
         }
@@ -199,6 +247,13 @@ mod tests {
             "wc -c {}",
             "env A={} cat",
             "env -i cat {}",
+            "env A=b curl -sS {}",
+            "env A=b gcc -S {}",
+            "env -u HOME A=b gcc -S {}",
+            "flock lock gcc -c {}",
+            "flock -w 5 lock gcc -c {}",
+            "flock lock tar -czf {}.tgz x",
+            "nu script.nu {}",
             "grep -c {} bash",
         ] {
             assert!(!refused(command), "{command}");
