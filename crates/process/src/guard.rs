@@ -15,8 +15,11 @@
 //! | the worker, or its work is dropped | the guard reads EOF, kills all below it and exits |
 //! | an attempt, by failure | the worker requests the same, and waits for it |
 //! | a program whose child keeps a pipe open | the same |
-//! | a guard | all below it become the worker's, which kills them; the attempt fails |
+//! | a guard, if orphans are adopted | the worker kills all below it; the attempt fails |
+//! | a guard, otherwise | the attempt fails; all below the guard outlive it |
 //! | the worker and a guard at once | nothing: all below the guard outlive it |
+//!
+//! Orphans are adopted only after [`ProcessGuard::start_adopting`].
 //!
 //! A guard has a process group of its own, so that a terminal's Ctrl-C and Ctrl-Z and a signal to
 //! the worker's group do not reach it. If it is stopped when the worker dies, the kernel continues
@@ -62,9 +65,12 @@ pub enum ProcessGuardError {
     #[error("the process that guards programs cannot be started: {0}")]
     Start(#[source] io::Error),
     /// The program cannot be started as a guard.
-    #[error("`main` must call `shardwright::process::run_as_guard` first, to guard programs")]
+    #[error(
+        "programs cannot be guarded: call `shardwright::process::run_as_guard` first in `main`"
+    )]
     NotServing,
-    /// The guard was killed. Its programs are killed with it.
+    /// The guard was killed. Its programs are killed only after
+    /// [`ProcessGuard::start_adopting`]; otherwise they may continue.
     #[error("the process that guards the program has ended; it may have been killed")]
     Lost,
 }
@@ -95,7 +101,7 @@ struct Family {
 
 impl ProcessGuard {
     /// Guards programs by this program, whose `main` must call [`run_as_guard`] first. Starts the
-    /// first guard, to check that it can be started.
+    /// first guard, to check that it can be started. If a guard is killed, its programs continue.
     pub fn start() -> Result<Self, ProcessGuardError> {
         Self::start_this(Family::default())
     }
@@ -221,8 +227,8 @@ impl Group {
         }
     }
 
-    /// Kills the program and everything that it has left, and waits until they have ended. A guard
-    /// that does not do it is killed itself, and with it all that it guards.
+    /// Kills the program and everything that it has left, and waits until they have ended.
+    /// Kills a guard that does not answer in time.
     pub(super) async fn clear(&mut self) -> Result<(), ProcessGuardError> {
         if let Ok(cleared) = timeout(CLEAR_WAIT, self.cleared()).await {
             return cleared;

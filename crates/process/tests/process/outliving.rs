@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Pid, Signal, kill_process};
 use shardwright_process::{ProcessGuard, ProcessGuardError, ProcessPerItem};
 use shardwright_worker::handler::FailureCause;
 
@@ -114,10 +115,14 @@ async fn orphans_do_not_stay_zombies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_that_kills_its_guard_fails_alone() {
-    let (_folder, handler) = handler("kill -9 $PPID; sleep 1000");
+    let (folder, handler) = handler("echo > $1/ids/$$; kill -9 $PPID; exec sleep 1000");
     let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
     assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Item, true));
     assert!(failure.detail.contains("guards the program"), "{}", failure.detail);
+    // This worker does not adopt orphans.
+    let id = ids(folder.path()).remove(0);
+    kill_process(Pid::from_raw(id.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    until(|| is_gone(&id)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
