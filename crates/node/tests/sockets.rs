@@ -440,6 +440,20 @@ async fn clients_may_use_plain_http() {
         r#""executed":"no"}"#
     );
     assert_eq!(body, expected);
+    // A refused or an incomplete request to delete an object is not executed.
+    let calls = post(&address, "/call/Echo/y/calls", "").await.1;
+    let (status, body) = send("DELETE", &address, "/call/Echo/y", no_header, &large).await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 413 Payload Too Large", expected));
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let head = format!("DELETE /call/Echo/y HTTP/1.1\r\nhost: {address}");
+    let half = format!("{head}\r\ncontent-length: 9\r\n\r\n1");
+    stream.write_all(half.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let more_calls = post(&address, "/call/Echo/y/calls", "").await.1;
+    assert_eq!((calls.as_str(), more_calls.as_str()), ("1", "2"));
     stop.send(()).unwrap();
     server.await.unwrap();
 }

@@ -99,16 +99,18 @@ async fn check(
 }
 
 async fn refuse(request: Request, refusal: Refusal) -> Response {
-    discard(request.into_body()).await;
+    // The request is refused in any case.
+    let _ = discard(request.into_body()).await;
     let (code, status) = refusal.codes();
     let message = refusal.to_string();
     json(status, &Problem { code, message, executed: "no", retry_after_ms: None })
 }
 
 /// Reads a body to its end, which has limits. Otherwise its sender might lose the answer.
-async fn discard(body: Body) {
+async fn discard(body: Body) -> Result<(), axum::Error> {
     let mut data = body.into_data_stream();
-    while let Some(Ok(_)) = data.next().await {}
+    while data.next().await.transpose()?.is_some() {}
+    Ok(())
 }
 
 async fn ready(State(service): State<Arc<dyn CallService>>) -> Response {
@@ -164,7 +166,9 @@ async fn delete_object(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    discard(body).await;
+    if let Err(why) = discard(body).await {
+        return unread(&why);
+    }
     let (object_type, object) = match path {
         Ok(Path(path)) => path,
         Err(why) => return malformed(why.body_text()),
