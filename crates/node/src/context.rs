@@ -93,7 +93,8 @@ impl CallContext {
     ) -> Result<(), CallError> {
         let id = ObjectId::parse(id).map_err(|error| CallError::InvalidId(error.to_string()))?;
         let call = Call::delete(ObjectKey::new(object_type, id), self.remaining());
-        self.caller.call(Call { chain: self.chain.clone(), ..call }).await.map(|_empty| ())
+        let (chain, origin) = (self.chain.clone(), self.origin.clone());
+        self.caller.call(Call { chain, origin, ..call }).await.map(|_empty| ())
     }
 }
 
