@@ -95,13 +95,12 @@ pub enum CallKind {
 /// disconnected.
 pub struct Origin {
     peer: Peer,
-    bytes: Arc<Quota>,
-    charge: Mutex<Option<Charge>>,
+    charge: Mutex<Charge>,
 }
 
 impl Origin {
-    pub(crate) const fn new(peer: Peer, bytes: Arc<Quota>) -> Self {
-        Self { peer, bytes, charge: Mutex::new(None) }
+    pub(crate) fn new(peer: Peer, bytes: &Arc<Quota>) -> Self {
+        Self { peer, charge: Mutex::new(bytes.nothing(peer)) }
     }
 
     /// The peer that sent the call.
@@ -123,10 +122,8 @@ impl Origin {
 
     fn count(&self, peer: Peer, bytes: u64) -> Result<(), CallError> {
         let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
-        *charge = None;
-        let taken = self.bytes.take(Some(peer), bytes);
-        *charge = Some(taken.map_err(|OverLimit(limit)| CallError::Overloaded { limit })?);
-        Ok(())
+        let resized = charge.resize(Some(peer), bytes);
+        resized.map_err(|OverLimit(limit)| CallError::Overloaded { limit })
     }
 }
 

@@ -61,32 +61,31 @@ impl Quota {
         amount: u64,
     ) -> Result<Charge, OverLimit> {
         let mut used = self.lock();
-        let all = within(self.share.all, used.all, amount)?;
-        if let Some(peer) = peer {
-            // What is free before the addition, so that a single unit always fits.
-            let limit = self.share.peer.min(self.share.all - used.all);
-            let before = used.networks.get(&peer.network).copied().unwrap_or_default();
-            let network = within(limit, before, amount)?;
-            if peer.connection.is_some() {
-                let limit = limit.max(before) - before;
-                let before = used.connections.get(&peer).copied().unwrap_or_default();
-                let connection = within(limit, before, amount)?;
-                used.connections.insert(peer, connection);
-            }
-            used.networks.insert(peer.network, network);
-        }
-        used.all = all;
+        self.check(&used, peer, amount)?;
+        used.add(peer, amount);
         drop(used);
         Ok(Charge { quota: Arc::clone(self), peer, amount })
     }
 
-    fn give_back(&self, peer: Option<Peer>, amount: u64) {
-        let mut used = self.lock();
-        used.all -= amount;
-        if let Some(peer) = peer {
-            less(&mut used.networks, peer.network, amount);
-            less(&mut used.connections, peer, amount);
+    /// A charge of nothing, which always fits.
+    pub(crate) fn nothing(self: &Arc<Self>, peer: Peer) -> Charge {
+        Charge { quota: Arc::clone(self), peer: Some(peer), amount: 0 }
+    }
+
+    /// Checks whether an amount fits.
+    fn check(&self, used: &Used, peer: Option<Peer>, amount: u64) -> Result<(), OverLimit> {
+        within(self.share.all, used.all, amount)?;
+        let Some(peer) = peer else { return Ok(()) };
+        // What is free before the addition, so that a single unit always fits.
+        let limit = self.share.peer.min(self.share.all - used.all);
+        let before = used.networks.get(&peer.network).copied().unwrap_or_default();
+        within(limit, before, amount)?;
+        if peer.connection.is_some() {
+            let limit = limit.max(before) - before;
+            let before = used.connections.get(&peer).copied().unwrap_or_default();
+            within(limit, before, amount)?;
         }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -94,15 +93,52 @@ impl Quota {
     }
 }
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.quota.give_back(self.peer, self.amount);
+impl Used {
+    fn add(&mut self, peer: Option<Peer>, amount: u64) {
+        self.all += amount;
+        if let Some(peer) = peer {
+            *self.networks.entry(peer.network).or_default() += amount;
+            if peer.connection.is_some() {
+                *self.connections.entry(peer).or_default() += amount;
+            }
+        }
+    }
+
+    fn remove(&mut self, peer: Option<Peer>, amount: u64) {
+        self.all -= amount;
+        if let Some(peer) = peer {
+            less(&mut self.networks, peer.network, amount);
+            less(&mut self.connections, peer, amount);
+        }
     }
 }
 
-/// The used amount after an addition, if the limit permits it.
-fn within(limit: u64, used: u64, amount: u64) -> Result<u64, OverLimit> {
-    used.checked_add(amount).filter(|sum| *sum <= limit).ok_or(OverLimit(limit))
+impl Charge {
+    /// Changes the amount, and its connection, in one step. An amount that is not larger always
+    /// fits. If the new amount does not fit, nothing changes.
+    pub(crate) fn resize(&mut self, peer: Option<Peer>, amount: u64) -> Result<(), OverLimit> {
+        let mut used = self.quota.lock();
+        used.remove(self.peer, self.amount);
+        let grows = amount > self.amount;
+        let fits = if grows { self.quota.check(&used, peer, amount) } else { Ok(()) };
+        if fits.is_ok() {
+            (self.peer, self.amount) = (peer, amount);
+        }
+        used.add(self.peer, self.amount);
+        drop(used);
+        fits
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.quota.lock().remove(self.peer, self.amount);
+    }
+}
+
+/// Checks whether a limit permits an addition.
+fn within(limit: u64, used: u64, amount: u64) -> Result<(), OverLimit> {
+    used.checked_add(amount).filter(|sum| *sum <= limit).map(drop).ok_or(OverLimit(limit))
 }
 
 /// Subtracts an amount. A peer that uses nothing takes no memory.
@@ -170,16 +206,36 @@ mod tests {
         assert!(quota.take(peer(2, 1), 1).is_ok());
     }
 
+    #[test]
+    fn a_charge_that_does_not_grow_always_fits() {
+        let quota = Quota::new(Share { all: 100, peer: 100 });
+        let mut charge = quota.take(peer(1, 1), 50).unwrap();
+        let others: Vec<_> = (2..9).flat_map(|other| fill(&quota, peer(other, 1))).collect();
+        // It could not be taken again.
+        assert!(quota.take(peer(9, 1), 50).is_err());
+        let whole = Some(Peer { network: 1, connection: None });
+        assert_eq!(charge.resize(whole, 60), Err(OverLimit(100)));
+        assert_eq!(quota.used(), 50 + others.len() as u64, "nothing has changed");
+        assert_eq!(charge.resize(whole, 50), Ok(()));
+        assert_eq!(charge.resize(whole, 20), Ok(()));
+        assert_eq!(quota.used(), 20 + others.len() as u64);
+        drop((charge, others));
+        let used = quota.lock();
+        assert!(used.all == 0 && used.networks.is_empty() && used.connections.is_empty());
+    }
+
     proptest! {
         #[test]
         fn charges_never_exceed_a_limit_and_leave_nothing_behind(
-            steps in prop::collection::vec((0..4_u128, 0..3_u64, 0..40_u64, any::<bool>()), 0..80),
+            steps in prop::collection::vec((0..4_u128, 0..3_u64, 0..40_u64, 0..3_u8), 0..80),
         ) {
             let quota = Quota::new(Share { all: 200, peer: 60 });
-            let mut charges = Vec::new();
-            for (network, connection, amount, give_back) in steps {
-                if give_back && !charges.is_empty() {
-                    charges.remove(0);
+            let mut charges: Vec<Charge> = Vec::new();
+            for (network, connection, amount, kind) in steps {
+                match (kind, charges.first_mut()) {
+                    (0, Some(_)) => drop(charges.remove(0)),
+                    (1, Some(first)) => drop(first.resize(first.peer, amount)),
+                    _ => {}
                 }
                 charges.extend(quota.take(peer(network, connection), amount).ok());
                 let used = quota.lock();

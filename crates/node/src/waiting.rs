@@ -75,7 +75,7 @@ mod tests {
     fn call(network: Option<u128>) -> Call {
         let peer = |network| Peer { network, connection: None };
         let bytes = || Quota::new(Share { all: 0, peer: 0 });
-        let origin = network.map(|network| Arc::new(Origin::new(peer(network), bytes())));
+        let origin = network.map(|network| Arc::new(Origin::new(peer(network), &bytes())));
         let target = ObjectKey::new("Counter", ObjectId::parse("a").unwrap());
         Call { origin, ..Call::new(target, "add", "10", Duration::ZERO) }
     }

@@ -77,7 +77,7 @@ impl Connection {
     pub(super) fn begin(self: &Arc<Self>) -> Arc<Turn> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let origin = Arc::new(Origin::new(self.peer, Arc::clone(self.ingress.byte_quota())));
+        let origin = Arc::new(Origin::new(self.peer, self.ingress.byte_quota()));
         Arc::new(Turn { connection: Arc::clone(self), origin, is_call: AtomicBool::new(false) })
     }
 
