@@ -116,6 +116,8 @@ impl ListenLimits {
 
 /// Maximum headers of a request, in bytes.
 pub const MAX_HEADER_SIZE: usize = 16 << 10;
+/// What a request in progress counts besides its headers and its body, in bytes.
+pub const REQUEST_OVERHEAD: u64 = 4 << 10;
 /// Maximum number of headers of an HTTP request.
 pub const MAX_HEADERS: usize = 64;
 /// Maximum streams of a connection that its peer has reset and the server has not yet dropped.

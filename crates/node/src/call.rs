@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -95,12 +95,19 @@ pub enum CallKind {
 /// disconnected.
 pub struct Origin {
     peer: Peer,
-    charge: Mutex<Charge>,
+    counted: Mutex<Counted>,
+}
+
+struct Counted {
+    /// The bytes of the request's head.
+    head: u64,
+    /// The head, and the request's body or the answer.
+    charge: Charge,
 }
 
 impl Origin {
     pub(crate) fn new(peer: Peer, bytes: &Arc<Quota>) -> Self {
-        Self { peer, charge: Mutex::new(bytes.nothing(peer)) }
+        Self { peer, counted: Mutex::new(Counted { head: 0, charge: bytes.nothing(peer) }) }
     }
 
     /// The peer that sent the call.
@@ -109,7 +116,15 @@ impl Origin {
         self.peer
     }
 
-    /// Counts the bytes of the request for the share of its connection.
+    /// Counts the bytes of the request's head for the share of its connection. They count until
+    /// the call ends.
+    pub(crate) fn count_head(&self, bytes: u64) -> Result<(), CallError> {
+        self.count_request(bytes)?;
+        self.lock().head = bytes;
+        Ok(())
+    }
+
+    /// Counts the bytes of the request's body for the share of its connection.
     pub(crate) fn count_request(&self, bytes: u64) -> Result<(), CallError> {
         self.count(self.peer, bytes)
     }
@@ -121,9 +136,14 @@ impl Origin {
     }
 
     fn count(&self, peer: Peer, bytes: u64) -> Result<(), CallError> {
-        let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
-        let resized = charge.resize(Some(peer), bytes);
+        let mut counted = self.lock();
+        let all = counted.head.saturating_add(bytes);
+        let resized = counted.charge.resize(Some(peer), all);
         resized.map_err(|OverLimit(limit)| CallError::Overloaded { limit })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

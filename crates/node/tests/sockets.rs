@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::limits::{MAX_MESSAGE_SIZE, REQUEST_OVERHEAD, Share};
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
@@ -155,10 +155,13 @@ impl<S: Store + Clone> World<S> {
 }
 
 async fn client(gate: &Gate) -> GateClient<Channel> {
+    client_of(gate, Ingress::new(ListenLimits::GATE)).await
+}
+
+async fn client_of(gate: &Gate, ingress: Arc<Ingress>) -> GateClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = gate.service();
-    let ingress = Ingress::new(ListenLimits::GATE);
     drop(tokio::spawn(serve_gate(listener, service, ingress, std::future::pending())));
     let client = GateClient::connect(format!("http://{address}")).await.unwrap();
     client.max_decoding_message_size(MAX_MESSAGE_SIZE)
@@ -484,7 +487,8 @@ async fn unread_answers_count_until_their_connection_is_closed() {
     body.send_data([&[0], &length[..], &message].concat().into(), true).unwrap();
     // The headers of the answer arrive, and its body is not read.
     let unread = answer.await.unwrap();
-    assert_eq!(ingress.bytes(), u64::from(size));
+    let head = ingress.bytes() - u64::from(size);
+    assert!((REQUEST_OVERHEAD + 100..REQUEST_OVERHEAD + 1_000).contains(&head), "{head}");
     let ended = tokio::time::timeout(Duration::from_secs(10), closed).await;
     ended.expect("the connection is closed").unwrap().ok();
     drop(unread);
@@ -494,4 +498,24 @@ async fn unread_answers_count_until_their_connection_is_closed() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), free).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_head_of_a_request_counts() {
+    let gate = World::new().gate().await;
+    let limit = REQUEST_OVERHEAD;
+    let bytes = Share { all: limit, peer: limit };
+    let ingress = Ingress::new(ListenLimits { bytes, ..ListenLimits::GATE });
+    let mut client = client_of(&gate, Arc::clone(&ingress)).await;
+    let refused = error(&mut client, request("x", "echo", "")).await;
+    assert_eq!(refused, CallError::Overloaded { limit });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (service, shared, stop) = (gate.service(), Arc::clone(&ingress), std::future::pending());
+    drop(tokio::spawn(serve_http(listener, service, Vec::new(), shared, stop)));
+    for (verb, path) in [("POST", "/call/Echo/x/echo"), ("DELETE", "/call/Echo/x")] {
+        let (_, body) = send(verb, &address, path, "accept: */*", "").await;
+        assert!(body.contains(r#""code":"OVERLOADED""#), "{body}");
+    }
+    assert_eq!(ingress.bytes(), 0);
 }

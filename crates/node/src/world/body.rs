@@ -58,10 +58,17 @@ enum Expected {
 }
 
 impl RequestBody {
-    pub(super) fn new(body: Incoming, turn: Arc<Turn>, framing: Framing) -> Self {
-        let expected = match framing {
-            Framing::Header => Expected::Header,
-            Framing::Prefix => Expected::Prefix { seen: [0; PREFIX_SIZE], count: 0 },
+    /// The body of a request whose head was counted or refused.
+    pub(super) fn new(
+        body: Incoming,
+        turn: Arc<Turn>,
+        framing: Framing,
+        head: Result<(), CallError>,
+    ) -> Self {
+        let expected = match (head, framing) {
+            (Err(why), _) => Expected::Refused { why, discarded: 0 },
+            (Ok(()), Framing::Header) => Expected::Header,
+            (Ok(()), Framing::Prefix) => Expected::Prefix { seen: [0; PREFIX_SIZE], count: 0 },
         };
         Self { body, turn, expected, deadline: None }
     }
