@@ -31,6 +31,9 @@ const SHORT: &str = "1500";
 /// Far more than [`SHORT`], and far less than any default.
 const SOON: Duration = Duration::from_secs(5);
 
+/// More than the timeout of any call.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A node and a gate.
 struct World {
     _site: Site,
@@ -121,6 +124,10 @@ async fn all_closed(streams: &mut [TcpStream]) {
 
 /// Sends a request over HTTP, and returns the code and the body of the answer.
 async fn http(from: &str, to: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
+    timeout(PATIENCE, exchange(from, to, head, body)).await.expect("an answer")
+}
+
+async fn exchange(from: &str, to: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
     let mut stream = connect(from, to).await.unwrap();
     let length = body.len();
     let head = format!("{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
@@ -154,7 +161,8 @@ impl GoodClient {
             while !stopped.load(Ordering::Relaxed) {
                 let began = Instant::now();
                 let object = format!("good-{}", took.len() % 50);
-                client.call(request(&object, "1")).await.unwrap();
+                let called = timeout(PATIENCE, client.call(request(&object, "1")));
+                called.await.expect("an answer").unwrap();
                 took.push(began.elapsed());
             }
             took
@@ -252,7 +260,7 @@ async fn a_good_client_succeeds_while_others_attack() {
     assert!(grown < 2 * 64 + 64, "the gate has grown by {grown} MiB");
     let mut refused = 0;
     for message in messages {
-        let status = message.await.unwrap().unwrap();
+        let status = timeout(PATIENCE, message).await.expect("an answer").unwrap().unwrap();
         let is_overloaded = status == tonic::Code::ResourceExhausted as u32;
         assert!(is_overloaded || status == tonic::Code::DeadlineExceeded as u32, "{status}");
         refused += u32::from(is_overloaded);
