@@ -121,6 +121,15 @@ impl RequestBody {
         }
     }
 
+    /// Counts only what was received, once the body has ended.
+    fn end(&mut self) {
+        if let Expected::Rest { left: left @ 1.., of } = &mut self.expected {
+            (*of, *left) = (*of - *left, 0);
+            // A smaller amount always fits.
+            let _ = self.turn.origin().count_request(*of);
+        }
+    }
+
     /// The error of a body that is refused and was read far enough.
     fn refused(&self, is_over: bool) -> Option<Status> {
         match &self.expected {
@@ -161,6 +170,7 @@ impl Body for RequestBody {
                     return Poll::Ready(Some(Err(Status::from_error(Box::new(error)))));
                 }
                 None => {
+                    this.end();
                     this.turn.is_complete();
                     return Poll::Ready(this.refused(true).map(Err));
                 }
