@@ -37,13 +37,14 @@ pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result
     }
     let links: Result<Vec<_>, _> =
         message.chain.into_iter().map(|link| key(link.object_type, &link.object)).collect();
+    let fence = message.fence.map(FenceEpoch::from_raw).transpose();
     Ok(Call {
         target: key(message.object_type, &message.object)?,
         kind: if message.delete { CallKind::Delete } else { CallKind::Invoke },
         method: Arc::from(message.method),
         payload: message.payload,
         chain: Chain::new(links?),
-        fence: message.fence.and_then(|raw| FenceEpoch::from_raw(raw).ok()),
+        fence: fence.map_err(|error| CallError::InvalidId(error.to_string()))?,
         timeout,
         origin: None,
     })
@@ -130,6 +131,14 @@ mod tests {
         assert_eq!(sent(&plain), Ok(()));
         assert_eq!(sent(&fenced), Err(CallError::MembersOnly));
         assert_eq!(sent(&chained), Err(CallError::MembersOnly));
+    }
+
+    #[test]
+    fn a_call_with_a_malformed_fence_is_refused() {
+        let object = "a".to_owned();
+        let message = node::CallRequest { object, fence: Some(0), ..Default::default() };
+        let refused = from_peer(message, Duration::ZERO);
+        assert!(matches!(refused, Err(CallError::InvalidId(why)) if why.contains("fence")));
     }
 
     #[test]
