@@ -163,7 +163,7 @@ pub(crate) struct GateArguments {
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) address: Option<NodeAddress>,
     /// Accept HTTP requests to the host NAME, besides the address itself; repeatable.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_host)]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
     pub(crate) network: ListenArguments,
@@ -306,6 +306,15 @@ fn in_flight() -> (NonZeroU32, NonZeroU32) {
     let [per_node, all] = [in_flight_per_node_max, in_flight_max]
         .map(|count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN));
     (per_node, all)
+}
+
+/// Parses the host of a URL, without a port. An IPv6 address is in brackets.
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_bracketed = text.starts_with('[') && text.ends_with(']');
+    if text.is_empty() || text.contains('/') || (text.contains(':') && !is_bracketed) {
+        return Err(format!("`{text}` is not a host; give its name alone, like gate.example"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Parses HOST:PORT. This is stricter than [`NodeAddress::parse`], which accepts any name.

@@ -439,6 +439,15 @@ async fn a_gate_refuses_fences_and_chains() {
 }
 
 #[test]
+fn a_host_is_a_name_without_a_port() {
+    let site = Site::new();
+    for host in ["gate.example:8080", "http://gate.example", "gate.example/", ""] {
+        let printed = site.expect(2, &["gate", "--host", host]);
+        assert!(printed.contains("is not a host; give its name alone"), "{printed}");
+    }
+}
+
+#[test]
 fn a_wide_address_needs_allow_insecure() {
     let site = Site::new();
     let wide = [
