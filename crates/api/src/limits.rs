@@ -29,9 +29,9 @@ const _: () = {
 
 /// A limit for all peers together, and one for each.
 ///
-/// Below both, a peer never uses more than it leaves free: it gets at most half of what others
-/// leave. The same holds for a connection within the share of its peer. So only many peers together
-/// can use up a limit.
+/// Within both limits, a peer may use at most half of what other peers leave free. A connection may
+/// use at most half of the share that the other connections of its peer leave unused. So only many
+/// peers together can use up a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The limit for all peers.

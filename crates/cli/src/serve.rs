@@ -48,7 +48,9 @@ pub(crate) async fn bind(at: &str, network: &ListenArguments) -> anyhow::Result<
             "other machines reach {at}, and there is no TLS yet; listen on 127.0.0.1, or add \
              --allow-insecure if only trusted processes reach the port"
         );
-        errln!("warning: {at} is open without TLS or tokens to every process that reaches it");
+        errln!(
+            "warning: {at} accepts connections from other machines without TLS or authentication"
+        );
     }
     Ok(listener)
 }

@@ -266,7 +266,7 @@ fn clusters_in_one_store_have_separate_counters() {
 fn cluster_is_created_once_and_deleted_when_it_is_empty() {
     let site = Site::new();
     let printed = site.expect(0, &["cluster", "create", "--shards", "16"]);
-    assert!(printed.contains("created cluster main with 16 shards by fnv1a32"), "{printed}");
+    assert!(printed.contains("created cluster main: 16 shards, hash fnv1a32"), "{printed}");
     let printed = site.expect(2, &["cluster", "create", "--shards", "32"]);
     assert!(printed.contains("exists, with 16 shards") && printed.contains("cluster delete"));
     // The error names both numbers and the remedy.

@@ -18,9 +18,9 @@ use crate::waiting::within;
 
 /// How many objects are deactivated concurrently.
 const AT_ONCE: usize = 64;
-/// How many times the timeout of one object all objects of a shard may take.
+/// Timeout for all objects of a shard, as a multiple of the timeout of one.
 const IN_ALL: u32 = 12;
-/// How many objects are tried to find one that may be evicted. Objects of draining shards may not.
+/// Maximum objects inspected per search. Objects of draining shards are skipped.
 const LOOKS_MAX: usize = 1_024;
 /// The shortest pause between two searches for idle objects.
 const PAUSE: Duration = Duration::from_millis(100);

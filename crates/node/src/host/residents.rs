@@ -49,7 +49,7 @@ impl Residents {
         Residence { residents: Arc::clone(self), counts: true, turn: None }
     }
 
-    /// The number of objects that are neither kept nor leaving.
+    /// Number of evictable objects, excluding those being deactivated.
     pub(crate) fn count(&self) -> u64 {
         self.lock().count
     }

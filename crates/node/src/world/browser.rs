@@ -2,7 +2,8 @@
 //!
 //! A browser lets any page send simple requests to any address, with the rights of its user's
 //! network. And a page can point its own name at a local address. So a request must name an address
-//! of the listener, must not come from another origin, and must not have a type that forms send.
+//! of the listener, must not come from another origin, and must not have the type `text/plain` or
+//! `multipart/form-data`.
 
 use std::net::IpAddr;
 
@@ -16,13 +17,13 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) enum Refusal {
     #[error("no such path; calls are POST /call/TYPE/OBJECT/METHOD")]
     NotFound,
-    #[error("the path does not have this method; calls are POST")]
+    #[error("method not allowed; use POST to call an object, DELETE to delete it")]
     Method,
     #[error("the header `host` names neither this address nor a configured name; see --host")]
     Host,
     #[error("the request comes from a page of another site")]
     Origin,
-    #[error("a call must not have a content type of forms; use application/octet-stream")]
+    #[error("a call must not be text/plain or multipart/form-data; use application/octet-stream")]
     ContentType,
 }
 
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_forms_send_are_refused() {
+    fn plain_text_and_multipart_forms_are_refused() {
         let with = |value| checked("127.0.0.1", &[("host", "localhost"), ("content-type", value)]);
         for form in ["text/plain", "Text/Plain; charset=utf-8", "multipart/form-data; boundary=x"] {
             assert_eq!(with(form), Err(Refusal::ContentType), "{form}");

@@ -18,7 +18,7 @@ pub(super) async fn create(
         let shards = shards.get();
         print_json(&serde_json::json!({ "created": title, "shards": shards, "hash": hash }))?;
     } else {
-        outln!("created cluster {title} with {shards} shards by {hash}");
+        outln!("created cluster {title}: {shards} shards, hash {hash}");
     }
     Ok(Exit::Done)
 }
