@@ -28,7 +28,7 @@ pub enum ShardLimitScope {
 
 /// A limit of shards would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{additional} more than the existing {current} would exceed the {} limit of {max} shards",
+#[error("{additional} more shards would exceed the {} limit of {max}; {current} exist",
     match .scope {
     ShardLimitScope::Tenant => "tenant's",
     ShardLimitScope::Total => "total",

@@ -545,7 +545,7 @@ mod tests {
         let options = bench.options("cat");
         let begun = begin(&bench.store, &coordinator, &bench.state, &options).await;
         let refusal = begun.err().unwrap().to_string();
-        assert!(refusal.contains("limit of 0 shards"), "{refusal}");
+        assert!(refusal.contains("limit of 0; 0 exist"), "{refusal}");
         assert!(refusal.contains("shardwright gc --keep-days"), "{refusal}");
         // Without the limit, the same command creates the run.
         assert!(bench.begin(&options).await.is_ok());

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a shard has a parent just when its id is a derived one")]
+    #[should_panic(expected = "a shard has a parent if and only if its id is a derived one")]
     fn child_without_a_derived_id_is_not_stored() {
         inserted(ShardId::from_raw(1), Some(ShardId::from_raw(2)), b"c");
     }

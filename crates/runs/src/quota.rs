@@ -1,9 +1,9 @@
 //! Reservations of shards, made before the shards exist.
 //!
 //! A run reserves shards from its tenant's counter and the total counter, and its own shards use
-//! them up. It reserves its manifest exactly. When it grows, it reserves up to a block ahead, but
-//! no more than it has. So most splits write only the run's counter, and the shared counters see
-//! few writes.
+//! them up. A registration reserves exactly its manifest. A split reserves up to `quota_block`
+//! shards ahead, at most as many as the run has. So most splits write only the run's counter, and
+//! the shared counters see few writes.
 //!
 //! Only existing shards count against a limit. If the reservations of all runs leave no room, their
 //! unused parts are returned first.
@@ -111,7 +111,8 @@ impl Core {
         self.reserve(address, (&counters, revision), children.len(), operation).await
     }
 
-    /// Reserves the manifest of a run. Earlier reservations of the run count. No shard is used yet.
+    /// Reserves the manifest of a run. Reuses the reservation of an earlier attempt, and ignores the
+    /// shards that it counted as used.
     pub(crate) async fn reserve_manifest(
         &self,
         tenant: TenantId,
@@ -122,7 +123,6 @@ impl Core {
         let keys = self.counter_keys(tenant, run);
         let (found, revision) = listing::load_all(&self.store, &keys, operation).await?;
         let mut counters = Counters::decode(&found, operation)?;
-        // An earlier attempt may have counted shards that do not exist.
         counters.count.value.used = 0;
         self.reserve(RunAddress { tenant, run }, (&counters, revision), shards, operation).await
     }
@@ -154,7 +154,8 @@ impl Core {
         Ok(Err(NotReserved::Moved))
     }
 
-    /// Counts the shards of all runs, at a revision or later. Of the given run, `own` shards count.
+    /// Counts the shards of all runs, at a revision or later. Counts `own` shards for the given run,
+    /// whatever its counter states.
     async fn usage(
         &self,
         address: RunAddress,

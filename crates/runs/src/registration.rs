@@ -252,7 +252,8 @@ impl StoredCoordinator {
     /// commit return the reservation. None if the registration has continued meanwhile.
     ///
     /// The cancellation replaces the stage, so that the registration can write nothing more. If it
-    /// is interrupted, the run is still initializing, and any cancellation or registration resumes.
+    /// is interrupted, the run is still initializing, and a later cancellation or registration
+    /// continues from there.
     pub(crate) async fn drop_registration(
         &self,
         address: RunAddress,

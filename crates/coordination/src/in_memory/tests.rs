@@ -459,7 +459,7 @@ fn new_shard_that_breaks_an_invariant_panics() {
 }
 
 #[test]
-#[should_panic(expected = "a shard has a parent just when its id is a derived one")]
+#[should_panic(expected = "a shard has a parent if and only if its id is a derived one")]
 fn new_shard_with_a_derived_id_needs_a_parent() {
     let mut room = ByteBudget::try_new(2, 100).unwrap();
     let child = ShardKey::new(RUN, ShardId::from_raw(0).into_derived());

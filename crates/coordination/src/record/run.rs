@@ -118,7 +118,7 @@ impl RunRecord {
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         ensure(
             self.completed_at.is_some() == self.status.is_terminal(),
-            "a run has an end time just when it has ended",
+            "a run has an end time if and only if it has ended",
         )?;
         ensure(
             self.completed_at.is_none_or(|end| end >= self.created_at),

@@ -144,7 +144,10 @@ impl<const LOG: usize> ShardHead<LOG> {
     /// and that a fence is at least 1.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         let parked = self.status == ShardStatus::Parked;
-        ensure(self.park.is_some() == parked, "a shard has a park reason just when it is parked")?;
+        ensure(
+            self.park.is_some() == parked,
+            "a shard has a park reason if and only if it is parked",
+        )?;
         ensure(
             !self.status.is_terminal() || self.lease.is_none(),
             "a shard that is not active is not leased",
@@ -155,7 +158,7 @@ impl<const LOG: usize> ShardHead<LOG> {
         )?;
         ensure(
             self.parent.is_some() == self.key.shard.is_derived(),
-            "a shard has a parent just when its id is a derived one",
+            "a shard has a parent if and only if its id is a derived one",
         )?;
         ensure(
             self.spawned.iter().all(|spawned| spawned.shard.is_derived()),

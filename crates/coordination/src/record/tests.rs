@@ -147,8 +147,8 @@ fn run() -> RunRecord {
 #[test]
 fn broken_run_invariants_are_named() {
     let breaks: [Break<RunRecord>; 13] = [
-        ("just when it has ended", |run| run.completed_at = Some(run.created_at)),
-        ("just when it has ended", |run| run.status = RunStatus::Done),
+        ("if and only if it has ended", |run| run.completed_at = Some(run.created_at)),
+        ("if and only if it has ended", |run| run.status = RunStatus::Done),
         ("before it was created", |run| {
             run.status = RunStatus::Failed;
             run.completed_at = Some(LogicalTime::from_millis(4));

@@ -1,4 +1,4 @@
-//! Lists, progress and hints show a holder just while a claim has to respect it.
+//! Lists, progress and hints show a holder only while a claim must respect it.
 
 use std::time::Duration;
 

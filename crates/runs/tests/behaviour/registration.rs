@@ -220,10 +220,7 @@ fn run_without_room_for_its_shards_is_not_created() {
         let engine = site.engine_over(store, config);
         let mut events = engine.subscribe();
         let refusal = site.run(make(&engine, 1)).unwrap_err();
-        assert_eq!(
-            refusal,
-            "20 more than the existing 0 would exceed the tenant's limit of 19 shards"
-        );
+        assert_eq!(refusal, "20 more shards would exceed the tenant's limit of 19; 0 exist");
         let found = site.run(engine.get_run(TENANT, RUN));
         assert!(matches!(found, Err(RunQueryError::RunNotFound(_))), "{found:?}");
         assert!(site.key_names().iter().all(|key| !key.contains("run")), "{:?}", site.key_names());

@@ -90,9 +90,9 @@ impl Work<'_> {
         let mut otherwise = Boundary::Nowhere;
         if !self.feed.has_ended() {
             let (range, after) = (self.feed.range(), self.handed_out.as_deref());
-            let is_behind = |key: &[u8]| after.is_none_or(|after| key > after);
+            let is_after = |key: &[u8]| after.is_none_or(|after| key > after);
             match shared.connector.propose_split(range, after, KEPT).await {
-                Ok(Some(key)) if is_behind(&key) && self.is_inside(&key) => {
+                Ok(Some(key)) if is_after(&key) && self.is_inside(&key) => {
                     return Boundary::At(key);
                 }
                 // A split before an item in progress would give the item a second holder.
