@@ -145,13 +145,32 @@ impl Core {
         if let Err(violation) = limits.check(usage.of_tenant, usage.in_all, additional) {
             return Ok(Err(NotReserved::Refused(violation.into())));
         }
-        let has_unreadable = usage.has_unreadable;
-        let freed = self.return_unused_of(usage, counters.shortfall(limits, additional)).await?;
-        if freed == 0 && has_unreadable {
-            // The counters contain the reservation of a run whose own counter is damaged.
+        let shortfall = counters.shortfall(limits, additional);
+        if usage.has_unused(shortfall) {
+            self.return_unused_of(usage, shortfall).await?;
+        } else if self.is_unchanged(address, counters, usage.at, operation).await? {
+            // The counters contain a reservation that no run has, or that of a run whose own counter
+            // is damaged.
             return Ok(Err(NotReserved::Refused(by_counters.into())));
         }
         Ok(Err(NotReserved::Moved))
+    }
+
+    /// Whether the counters of a run still have the same revisions, at a revision or later.
+    async fn is_unchanged(
+        &self,
+        RunAddress { tenant, run }: RunAddress,
+        counters: &Counters,
+        at: Revision,
+        operation: Operation,
+    ) -> Result<bool, InfraError> {
+        let keys = self.counter_keys(tenant, run);
+        let read = |_| async {
+            let (found, revision) = listing::load_all(&self.store, &keys, operation).await?;
+            Ok((revision >= at).then_some(found))
+        };
+        let found = self.driver.read_until(operation, read).await?;
+        Ok(found.map(expect_of) == counters.expectations())
     }
 
     /// Counts the shards of all runs, at a revision or later. Counts `own` shards for the given run,
@@ -166,15 +185,14 @@ impl Core {
         let range = self.keys.counts();
         let read = |_| async {
             let (revision, entries) = self.list(&range, operation).await?;
-            Ok((revision >= at).then_some(entries))
+            Ok((revision >= at).then_some((revision, entries)))
         };
-        let entries = self.driver.read_until(operation, read).await?;
-        let mut usage = Usage { of_tenant: own as usize, in_all: own as usize, ..Usage::default() };
+        let (listed_at, entries) = self.driver.read_until(operation, read).await?;
+        let mut usage = Usage::new(listed_at, own as usize);
         for (key, found) in entries {
             let (Some(StoreKey::Count(tenant, run)), Ok(count)) =
                 (self.keys.parse(&key), RunShardsRecord::decode(&found.value))
             else {
-                usage.has_unreadable = true;
                 continue;
             };
             if (RunAddress { tenant, run }) == address {
@@ -198,13 +216,9 @@ impl Core {
         Ok(usage)
     }
 
-    /// Returns unused reservations until the shortfall is covered, and returns their number. Those
-    /// of the same tenant come first, because they count against both limits.
-    async fn return_unused_of(
-        &self,
-        usage: Usage,
-        shortfall: Shortfall,
-    ) -> Result<u64, InfraError> {
+    /// Returns unused reservations until the shortfall is covered. Those of the same tenant come
+    /// first, because they count against both limits.
+    async fn return_unused_of(&self, usage: Usage, shortfall: Shortfall) -> Result<(), InfraError> {
         let most = RETURNS.min(self.store.limits().expectations.saturating_sub(2)).max(1);
         let mut freed = 0;
         for (mut unused, is_missing) in [
@@ -223,7 +237,7 @@ impl Core {
                 }
             }
         }
-        Ok(freed)
+        Ok(())
     }
 
     /// Makes a commit return all shards that a run has reserved, and delete the run's counter.
@@ -260,6 +274,8 @@ impl Core {
         match self.driver.transact(&mut Returning { core: self, keys }).await {
             // The caller's own operation has changed nothing yet, so its outcome is not unknown.
             Err(InfraError::Unknown { .. }) => Ok(0),
+            // The caller reads the changed counters again.
+            Err(error) if error == fault::contention(RETURN) => Ok(0),
             returned => returned,
         }
     }
@@ -293,16 +309,33 @@ impl Core {
 const COUNTERS: usize = 3;
 
 /// Existing shards, and reservations that are not used.
-#[derive(Default)]
 struct Usage {
+    /// When they were counted.
+    at: Revision,
     of_tenant: usize,
     in_all: usize,
     /// Tenant, counter and unused shards of the tenant's other runs.
     unused_of_tenant: Vec<(TenantId, Key, u64)>,
     /// The same of other tenants' runs.
     unused_of_others: Vec<(TenantId, Key, u64)>,
-    /// Whether a counter could not be read.
-    has_unreadable: bool,
+}
+
+impl Usage {
+    const fn new(at: Revision, own: usize) -> Self {
+        Self {
+            at,
+            of_tenant: own,
+            in_all: own,
+            unused_of_tenant: Vec::new(),
+            unused_of_others: Vec::new(),
+        }
+    }
+
+    /// Whether runs have reservations to return that lower a shortfall.
+    const fn has_unused(&self, shortfall: Shortfall) -> bool {
+        !self.unused_of_tenant.is_empty()
+            || shortfall.in_all > 0 && !self.unused_of_others.is_empty()
+    }
 }
 
 /// Reserved shards above the limits.
@@ -396,6 +429,10 @@ struct Updates {
 }
 
 impl Counters {
+    const fn expectations(&self) -> [Expect; COUNTERS] {
+        [self.count.expect, self.tenant.expect, self.total.expect]
+    }
+
     /// Reserved shards of the tenant and in all. The run's unused ones are available to it.
     fn without_own_unused(&self) -> [u64; 2] {
         let RunShardsRecord { used, reserved } = self.count.value;

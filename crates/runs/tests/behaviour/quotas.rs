@@ -10,7 +10,7 @@ use shardwright_coordination::{
     derive_split_shard_id,
 };
 use shardwright_engine::codec::Record;
-use shardwright_runs::records::RunShardsRecord;
+use shardwright_runs::records::{ReservedShardsRecord, RunShardsRecord};
 use shardwright_runs::{EngineConfig, Retention};
 use shardwright_store::{Commit, Expect, Store};
 
@@ -249,6 +249,21 @@ fn racing_growth_refuses_only_what_exceeds_the_limit() {
         let (a, b) = site.race(seed, try_run(&one, TENANT, 3, 4), split(&other, OTHER));
         assert_eq!((a, b), (Ok(()), Ok(())), "seed {seed}");
     }
+}
+
+#[test]
+fn reservation_that_no_run_has_refuses_growth_at_the_limit() {
+    let site = Site::new();
+    site.note_damaged();
+    let engine = site.engine_over(site.store.clone(), limited(20, 64));
+    site.run(start_run(&engine, RUN, 4));
+    let (key, total) = (site.keys.quota_tenant(TENANT), ReservedShardsRecord { reserved: 20 });
+    let found = site.run(site.store.load(std::slice::from_ref(&key))).unwrap();
+    let at = Expect::At(found.values[0].as_ref().unwrap().revision);
+    let raise = Commit::builder().expect(key.clone(), at).put(key, total.encode());
+    site.run(site.store.commit(raise.build().unwrap())).unwrap();
+    let refusal = site.run(try_run(&engine, TENANT, 2, 1));
+    assert_eq!(refusal, Err(refused(ShardLimitScope::Tenant, 20, 1, 20)));
 }
 
 #[test]
