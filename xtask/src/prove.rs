@@ -171,6 +171,7 @@ const FUZZ_TARGETS: &[(&str, &str)] = &[
     ("metadata", "any_bytes_are_metadata_or_an_error"),
     ("object_id", "any_text_is_an_object_id_or_an_error"),
     ("record", "any_bytes_are_a_record_or_an_error"),
+    ("redaction", "no_password_is_shown"),
     ("row_index", "any_bytes_are_a_row_index_or_none"),
     ("scan", "a_scan_never_panics"),
     ("scan_rules", "reading_rules_never_panics"),

@@ -26,16 +26,27 @@ pub(crate) struct Credentials {
 
 impl ObjectUrl {
     /// Splits a URL from its credentials. A query and a fragment are dropped: no store uses them.
+    ///
+    /// A `:` without a port shows that an `@` behind it ends a password, even one with letters that
+    /// end a host. Everything before such an `@` is dropped.
     #[must_use]
     pub fn new(url: &str) -> Self {
-        let url = url.split(['?', '#']).next().unwrap_or_default();
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let separator = if scheme.is_empty() { "" } else { "://" };
+        let (authority, others) = rest.split_at(before(rest, &['/', '?', '#']).len());
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        if !has_valid_port(host)
+            && let Some((_, after)) = others.rsplit_once('@')
+        {
+            let text = format!("{scheme}{separator}{}", before(after, &['?', '#']));
+            return Self { text, credentials: None };
+        }
+        let (url, rest) = (before(url, &['?', '#']), before(rest, &['?', '#']));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let Some((given, host)) = authority.rsplit_once('@') else {
             return Self { text: url.to_owned(), credentials: None };
         };
         let (user, password) = given.split_once(':').unwrap_or((given, ""));
-        let separator = if scheme.is_empty() { "" } else { "://" };
         if WITH_CONTAINER.contains(&scheme) {
             let text = format!("{scheme}{separator}{user}@{host}{path}");
             return Self { text, credentials: None };
@@ -91,16 +102,37 @@ impl From<String> for ObjectUrl {
     }
 }
 
-/// Removes credentials from all URLs in a text.
+/// The part of a text before the first of these letters.
+fn before<'a>(text: &'a str, ends: &[char]) -> &'a str {
+    text.split(ends).next().unwrap_or_default()
+}
+
+/// Whether a host has a numeric port, or none.
+fn has_valid_port(host: &str) -> bool {
+    // An IPv6 address has colons in its brackets.
+    let address = host.strip_prefix('[').and_then(|address| address.split_once(']'));
+    let port = address.map_or(host, |(_, after)| after).split_once(':').map(|(_, port)| port);
+    port.is_none_or(|port| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// Removes credentials from all URLs in a text. One that is misspelled may lose more.
 #[must_use]
 pub fn without_credentials(text: &str) -> String {
-    let is_end = |letter: char| letter.is_whitespace() || "'\"`".contains(letter);
-    let clean = |word: &str| {
-        let bare = word.trim_end_matches(is_end);
-        let end = word.get(bare.len()..).unwrap_or_default();
-        if bare.contains("://") { format!("{}{end}", ObjectUrl::new(bare)) } else { word.into() }
-    };
-    text.split_inclusive(is_end).map(clean).collect()
+    text.split_inclusive(char::is_whitespace).map(cleaned).collect()
+}
+
+/// Removes credentials from all URLs in a word.
+fn cleaned(word: &str) -> String {
+    let bare = word.trim_end_matches(|end: char| end.is_whitespace() || "'\"`".contains(end));
+    if !bare.contains(":/") {
+        return word.to_owned();
+    }
+    let (url, end) = (ObjectUrl::new(bare).text, word.get(bare.len()..).unwrap_or_default());
+    let host = url.find("://").map_or(url.len(), |at| at + 3);
+    let path = url.get(host..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| host + at);
+    // Another URL may follow in the same word.
+    let (first, others) = url.split_at(path);
+    format!("{first}{}{end}", cleaned(others))
 }
 
 /// Replaces each `%` and two hexadecimal digits by the byte that they stand for.
@@ -137,6 +169,12 @@ mod tests {
             ("abfss://container@account.host/a", "abfss://container@account.host/a"),
             ("abfss://container:SECRET@account.host/a", "abfss://container@account.host/a"),
             ("https:SECRET@host/a", "host/a"),
+            ("https:/user:SECRET@host", "host"),
+            ("s3://KEY:SECRET/SECRET@bucket/x", "s3://bucket/x"),
+            ("https://user:SECRET?SECRET#SECRET@host/a?SECRET", "https://host/a"),
+            ("http://host:80/a@b", "http://host:80/a@b"),
+            ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+            ("http://[::1]/a:b@c", "http://[::1]/a:b@c"),
         ] {
             let parsed = ObjectUrl::new(url);
             assert_eq!(parsed.as_str(), expected);
@@ -156,6 +194,14 @@ mod tests {
         let text = "invalid 'https://u:SECRET@host/x' for --out=s3://SECRET@b?SECRET\nsee etcd://h";
         let expected = "invalid 'https://host/x' for --out=s3://b\nsee etcd://h";
         assert_eq!(without_credentials(text), expected);
+        for (text, expected) in [
+            ("\"https://u:SEC'RET@host/x\"", "\"https://host/x\""),
+            ("no 'https:/u:SECRET@host'", "no host'"),
+            ("'s3://a/b','s3://u:SECRET@b/c'", "'s3://a/b','s3://b/c'"),
+            ("a:/b", "a:/b"),
+        ] {
+            assert_eq!(without_credentials(text), expected);
+        }
     }
 
     proptest! {

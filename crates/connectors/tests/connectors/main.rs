@@ -5,8 +5,11 @@
     reason = "a test that panics is a test that fails"
 )]
 
+#[path = "../checks/mod.rs"]
+mod checks;
 mod lines;
 mod listing_server;
 mod objects;
+mod redaction;
 mod support;
 mod tree;
