@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
-use shardwright_connectors::{RESULT_MODE, SECRET_MODE};
+use shardwright_connectors::{RESULT_MODE, SECRET_MODE, open_regular};
 use shardwright_jobs::command::Command;
 use shardwright_jobs::description::Description;
 use shardwright_jobs::output::{Output, RESULTS, write_atomically};
@@ -79,7 +79,7 @@ impl Scan<'_> {
 
     fn collect(&self, path: &Path) -> anyhow::Result<Report<'_>> {
         let open = || format!("cannot read {}", path.display());
-        let mut reader = BufReader::new(File::open(path).with_context(open)?);
+        let mut reader = BufReader::new(open_regular(path).with_context(open)?);
         let (mut report, mut line) = (Report::new(&self.rules), Vec::new());
         while {
             line.clear();

@@ -64,6 +64,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a folder. Anything else is an error, and a pipe is not waited for.
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    Ok(File::from(openat(CWD, path, folder_flags() | OFlags::NONBLOCK, Mode::empty())?))
+}
+
 /// Options that create a file of results, with these permissions before the umask. A link is not
 /// followed.
 #[must_use]
@@ -205,6 +210,8 @@ mod tests {
         rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert!(open_regular(&path("file")).is_ok());
         assert!(open_regular(&path("link")).is_err() && open_regular(&path("pipe")).is_err());
+        assert!(open_folder(folder.path()).is_ok());
+        assert!(open_folder(&path("pipe")).is_err() && open_folder(&path("file")).is_err());
         assert!(result_options(RESULT_MODE).write(true).open(path("link")).is_err());
     }
 }

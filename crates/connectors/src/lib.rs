@@ -29,7 +29,9 @@ mod tree;
 mod url;
 mod walk_cache;
 
-pub use files::{PlainName, RESULT_MODE, SECRET_MODE, open_regular, remove_files, result_options};
+pub use files::{
+    PlainName, RESULT_MODE, SECRET_MODE, open_folder, open_regular, remove_files, result_options,
+};
 pub use io::io_error;
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 #[cfg(feature = "objects")]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use std::{pin::Pin, sync::Arc};
 
 use anyhow::Context as _;
-use shardwright_connectors::{FolderSink, RESULT_MODE, SECRET_MODE, open_regular};
+use shardwright_connectors::{FolderSink, RESULT_MODE, SECRET_MODE, open_folder, open_regular};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 #[cfg(feature = "commands")]
@@ -227,7 +227,7 @@ impl Output {
         } else {
             file.as_file().sync_all()?;
             file.persist(self.folder.join(RESULTS))?;
-            File::open(&self.folder)?.sync_all()?;
+            open_folder(&self.folder)?.sync_all()?;
         }
         self.write(RECEIPT, receipt).await?;
         self.clear_predecessors(run).await
@@ -327,7 +327,7 @@ fn journals_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
 }
 
 fn lock_folder(folder: &Path, wait: Duration) -> anyhow::Result<Option<File>> {
-    let Ok(file) = File::open(folder) else { return Ok(None) };
+    let Ok(file) = open_folder(folder) else { return Ok(None) };
     let deadline = Instant::now() + wait;
     loop {
         match file.try_lock() {
@@ -346,7 +346,7 @@ fn lock_folder(folder: &Path, wait: Duration) -> anyhow::Result<Option<File>> {
 }
 
 /// Reads a regular file.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -383,7 +383,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
-        File::open(folder)?.sync_all()
+        open_folder(folder)?.sync_all()
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
 }
@@ -391,6 +391,15 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipe_at_the_location_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(lock_folder(&pipe, Duration::ZERO).unwrap().is_none());
+        assert!(read_file(&pipe).is_err());
+    }
 
     #[test]
     fn wait_for_a_locked_location_ends_and_names_the_holder() {

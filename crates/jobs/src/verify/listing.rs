@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Split};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use shardwright_connectors::open_regular;
 use shardwright_worker::connector::{
     Connector, Item, KeyRange, PageLimit, Payload, Position, SkipReports,
 };
@@ -76,7 +77,7 @@ pub(super) async fn compare(
         findings.add("the run does not cover the whole source");
     }
     let range = KeyRange { start, end };
-    let mut keys = Keys { lines: BufReader::new(File::open(results)?).split(b'\n') };
+    let mut keys = Keys { lines: BufReader::new(open_regular(results)?).split(b'\n') };
     let next = keys.next()?;
     let mut walk = Walk {
         description,

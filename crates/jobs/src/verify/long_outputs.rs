@@ -40,7 +40,7 @@ pub(super) async fn compare(
 ) -> anyhow::Result<()> {
     // All items of a batch share one output.
     let mut seen: Option<Seen> = None;
-    for (line, number) in BufReader::new(File::open(results)?).split(b'\n').zip(1_u64..) {
+    for (line, number) in BufReader::new(open_regular(results)?).split(b'\n').zip(1_u64..) {
         // Lines that are not results were reported before.
         let Ok(line) = serde_json::from_slice::<Line>(&line?) else { continue };
         let Some(location) = line.stdout_path.as_ref().and_then(KeyJson::bytes) else { continue };

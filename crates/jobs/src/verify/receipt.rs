@@ -13,6 +13,7 @@ use super::results::Read;
 use super::shards::Stored;
 use super::uncovered::Admitted;
 use crate::description::Description;
+use crate::output::read_file;
 
 /// Unreadable entries that a receipt names.
 const NAMED: usize = 1_000;
@@ -77,8 +78,7 @@ pub(super) fn compare(
     expected: &Expected<'_>,
     findings: &mut Findings,
 ) -> anyhow::Result<Admitted> {
-    let bytes =
-        std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes = read_file(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let mut found: Value = serde_json::from_slice(&bytes)
         .with_context(|| format!("{} is not a receipt", path.display()))?;
     let expected = expected.fields();

@@ -1,11 +1,11 @@
 //! The result file, line by line, compared with the extents in the store.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use shardwright_connectors::open_regular;
 
 use super::Findings;
 use super::shards::{Stored, TokenExtent};
@@ -88,7 +88,7 @@ pub(super) fn read(
     location: &ResultLocation,
     findings: &mut Findings,
 ) -> anyhow::Result<Read> {
-    let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let file = open_regular(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let mut reader = BufReader::new(file);
     let (mut whole, mut read) = (blake3::Hasher::new(), Read::default());
     let extents = || shards.iter().flat_map(|shard| &shard.token.extents);
