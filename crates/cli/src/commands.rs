@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Parked(choice) => parked::run(&store, json, choice.run).await,
         Command::Unpark(arguments) => unpark::run(&store, json, &arguments).await,
         Command::Retry(arguments) => {
-            let is_shared = is_foreign || store.is_shared();
+            let is_shared = is_foreign || store.is_writable_by_others();
             retry::run(&store, json, &arguments, is_shared).await
         }
         Command::Pause(choice) => {

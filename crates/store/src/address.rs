@@ -12,6 +12,7 @@ use crate::error::StoreError;
 #[cfg(feature = "etcd")]
 use crate::etcd::{EtcdAccess, EtcdAccessError, EtcdStore};
 use crate::file::{self, FileOptions, FileStore};
+use crate::folder::is_writable_by_others;
 use crate::memory::MemoryStore;
 
 /// The folder of this machine if the store is elsewhere.
@@ -132,6 +133,12 @@ impl StoreAddress {
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         !matches!(self, Self::File(_) | Self::Memory)
+    }
+
+    /// Whether other users can write the store.
+    #[must_use]
+    pub fn is_writable_by_others(&self) -> bool {
+        self.folder().map_or(self.is_shared(), is_writable_by_others)
     }
 }
 

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 /// Entries of a state folder that another user could have put there.
 const ENTRIES: &[&str] =
     &["", "state.db", "state.db-wal", "state.db-shm", "locks", "runs", "spool", "index"];
+/// Entries of a state folder that hold commands: the folder itself, and the database.
+const WRITTEN: &[&str] = &["", "state.db", "state.db-wal", "state.db-shm"];
+/// Permission bits that let the group or all users write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Trusts all folders.
 const ALL: &str = "*";
 
@@ -92,6 +96,14 @@ fn first_foreign(folder: &Path, caller: u32) -> Option<ForeignState> {
     })
 }
 
+/// Whether users other than the owner can write the state in a folder, and so the commands in it.
+pub(crate) fn is_writable_by_others(folder: &Path) -> bool {
+    WRITTEN.iter().any(|entry| {
+        let found = fs::metadata(folder.join(entry));
+        found.is_ok_and(|found| found.mode() & WRITABLE_BY_OTHERS != 0)
+    })
+}
+
 /// Creates a folder that only its owner can enter. Missing folders above it get the usual
 /// permissions, and an existing folder stays as it is.
 pub fn create_private_folder(folder: &Path) -> io::Result<()> {
@@ -132,6 +144,30 @@ mod tests {
             assert_eq!((foreign.path, foreign.owner), (path.clone(), 4_242));
             fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn state_that_others_can_write_is_recognized() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("state.db");
+        fs::write(&database, "").unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (of_folder, of_database, expected) in [
+            (0o700, 0o600, false),
+            (0o755, 0o644, false),
+            (0o770, 0o600, true),
+            (0o1707, 0o600, true),
+            (0o700, 0o660, true),
+            (0o700, 0o602, true),
+        ] {
+            set(folder.path(), of_folder);
+            set(&database, of_database);
+            let shown = format!("{of_folder:o} {of_database:o}");
+            assert_eq!(is_writable_by_others(folder.path()), expected, "{shown}");
+        }
+        assert!(!is_writable_by_others(&folder.path().join("missing")));
     }
 
     #[test]

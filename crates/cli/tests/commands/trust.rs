@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Site, text};
@@ -104,6 +104,18 @@ fn retry_of_foreign_state_needs_a_confirmation() {
     let parked = site.expect(0, &["--trust-folder", ".shardwright", "parked", "one"]);
     assert!(parked.contains("exit code 1"), "{parked}");
     retry(0, &["--", "sh", "-c", "test -e fixed", "sh", "{}"]);
+}
+
+#[test]
+fn retry_of_state_that_others_can_write_needs_a_confirmation() {
+    for (entry, mode, code) in [("", 0o770, 2), ("state.db", 0o660, 2), ("", 0o755, 0)] {
+        let site = with_parked();
+        let path = site.path(".shardwright").join(entry);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(site.path("fixed"), "").unwrap();
+        let shown = site.expect(code, &["retry", "--parked", "one"]);
+        assert_eq!(shown.contains("other users can write this store"), code == 2, "{shown}");
+    }
 }
 
 #[test]
