@@ -225,8 +225,10 @@ impl Output {
         if let Some(objects) = &self.objects {
             objects.put_file(RESULTS, file.as_file_mut()).await?;
         } else {
+            let path = self.folder.join(RESULTS);
+            keep_mode(file.as_file(), &path, self.mode)?;
             file.as_file().sync_all()?;
-            file.persist(self.folder.join(RESULTS))?;
+            file.persist(path)?;
             open_folder(&self.folder)?.sync_all()?;
         }
         self.write(RECEIPT, receipt).await?;
@@ -375,11 +377,23 @@ fn parse_run(text: &str) -> Option<RunId> {
     (shown(run) == text).then_some(run)
 }
 
-/// Writes a file atomically, with these permissions before the umask.
+/// Gives a file the permissions of the regular file that it replaces, at most these.
+fn keep_mode(file: &File, replaced: &Path, mode: u32) -> io::Result<()> {
+    match replaced.symlink_metadata() {
+        Ok(old) if old.is_file() => {
+            file.set_permissions(Permissions::from_mode(old.permissions().mode() & mode))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file atomically, with these permissions before the umask. If it replaces a regular
+/// file, it keeps that file's permissions, at most these.
 pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
         let mut file = new_file(folder, TEMPORARY, mode)?;
+        keep_mode(file.as_file(), path, mode)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;

@@ -112,6 +112,27 @@ fn state_is_closed_to_other_users() {
 }
 
 #[test]
+fn replaced_files_keep_their_permissions() {
+    let site = Site::with_files(3);
+    fs::create_dir(site.path("out")).unwrap();
+    let files = ["report", "out/results.jsonl", "out/receipt.json"].map(|name| site.path(name));
+    site.expect(0, &["scan", "data", "--out", "out", "--report", "report"]);
+    for (given, flags, kept) in
+        [(0o600, &[][..], 0o600), (0o664, &[], 0o664), (0o644, &["--show-secrets"], 0o640)]
+    {
+        for file in &files {
+            fs::set_permissions(file, fs::Permissions::from_mode(given)).unwrap();
+        }
+        site.expect(0, &["gc", "--keep-days", "0"]);
+        let scan = ["scan", "data", "--out", "out", "--report", "report"];
+        site.expect(0, &[&scan[..], flags].concat());
+        for file in &files {
+            assert_eq!(mode(file), kept, "{} with {given:o}", file.display());
+        }
+    }
+}
+
+#[test]
 fn results_that_show_secrets_are_closed_to_other_users() {
     let site = Site::with_files(3);
     let scan = ["scan", "data", "--out", "out", "--report", "report", "--show-secrets"];
