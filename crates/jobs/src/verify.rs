@@ -107,7 +107,10 @@ pub async fn verify(
     let own_segments = written.own_segments.clone();
     let location = own_segments.map_or(ResultLocation::Shared, ResultLocation::Local);
     let read = results::read(&results_path, &stored, &location, &mut findings)?;
-    let outputs = written.folder.join(LONG_OUTPUTS).join(shown(run));
+    let outputs = match written.objects {
+        None => written.folder.join(LONG_OUTPUTS).join(shown(run)),
+        Some(objects) => objects.url_of(&format!("{LONG_OUTPUTS}/{}", shown(run))).into(),
+    };
     long_outputs::compare(&results_path, &outputs, written.objects, &mut findings).await?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
     if failed != read.failed && !location.is_local() {

@@ -56,6 +56,13 @@ fn run_with_source_and_results_in_a_bucket_verifies() {
     assert!(bucket.expect(1, &["verify", "bucket"]).contains("differs from what was written"));
     bucket.server.put(long, &output);
     bucket.expect(0, &["verify", "bucket"]);
+    // The same bytes at another place are not the output of the run.
+    for copy in ["bucket/out/copy", "bucket/out/stdout/copy"] {
+        bucket.server.put(copy, &output);
+        bucket.server.put("bucket/out/results.jsonl", &results.replace(long, copy));
+        let printed = bucket.expect(1, &["verify", "bucket"]);
+        assert!(printed.contains("it is not at the location of the results"), "{printed}");
+    }
     bucket.server.put("bucket/out/results.jsonl", "{}\n");
     bucket.expect(1, &["verify", "bucket"]);
     // `gc` keeps other objects in the bucket, and the same command starts a new run.

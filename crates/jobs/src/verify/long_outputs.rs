@@ -31,7 +31,7 @@ struct Seen {
 }
 
 /// Compares each output that the result file names with its length and digest. `outputs` is the
-/// folder of the run's outputs, if they are files.
+/// folder or the URL of the run's outputs.
 pub(super) async fn compare(
     results: &Path,
     outputs: &Path,
@@ -70,23 +70,22 @@ async fn read(
     outputs: &Path,
     objects: Option<&ObjectSink>,
 ) -> Result<(u64, String), String> {
+    let name = PlainName::of(Path::new(OsStr::from_bytes(location)), outputs);
+    let name = name.ok_or("it is not at the location of the results")?;
+    let path = name.in_folder(outputs);
     let file = match objects {
-        None => {
-            let name = PlainName::of(Path::new(OsStr::from_bytes(location)), outputs);
-            let name = name.ok_or("it is not at the location of the results")?;
-            open_regular(&name.in_folder(outputs)).map_err(|error| error.to_string())?
-        }
-        Some(objects) => fetch(location, objects).await.map_err(|error| format!("{error:#}"))?,
+        None => open_regular(&path).map_err(|error| error.to_string())?,
+        Some(objects) => fetch(&path, objects).await.map_err(|error| format!("{error:#}"))?,
     };
     let mut hasher = blake3::Hasher::new();
     let read = hasher.update_reader(file).map_err(|error| error.to_string())?;
     Ok((read.count(), read.finalize().to_hex().to_string()))
 }
 
-async fn fetch(location: &[u8], objects: &ObjectSink) -> anyhow::Result<File> {
-    let name = location.strip_prefix(objects.url_of("").as_bytes());
-    let name = name.and_then(|name| str::from_utf8(name).ok());
-    let name = name.ok_or_else(|| anyhow::anyhow!("it is not at the location of the results"))?;
+async fn fetch(url: &Path, objects: &ObjectSink) -> anyhow::Result<File> {
+    let url = url.to_str();
+    let name = url.and_then(|url| url.strip_prefix(&objects.url_of("")));
+    let name = name.ok_or_else(|| anyhow::anyhow!("its name is not text"))?;
     let fetched = tempfile::NamedTempFile::new()?;
     objects.get_file(name, fetched.path()).await?;
     Ok(File::open(fetched.path())?)
