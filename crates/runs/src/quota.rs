@@ -8,6 +8,8 @@
 //! Only existing shards count against a limit. If the reservations of all runs leave no room, their
 //! unused parts are returned first.
 
+mod returning;
+
 use std::cmp::Reverse;
 
 use bytes::Bytes;
@@ -15,11 +17,11 @@ use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Read, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing};
-use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
+use shardwright_store::{CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
 
+use self::returning::Returning;
 use crate::collection::RunAddress;
 use crate::config::EngineConfig;
 use crate::coordinator::Core;
@@ -111,8 +113,8 @@ impl Core {
         self.reserve(address, (&counters, revision), children.len(), operation).await
     }
 
-    /// Reserves the manifest of a run. Reuses the reservation of an earlier attempt, and ignores the
-    /// shards that it counted as used.
+    /// Reserves the manifest of a run. Reuses the reservation of an earlier attempt, and ignores
+    /// the shards that it counted as used.
     pub(crate) async fn reserve_manifest(
         &self,
         tenant: TenantId,
@@ -149,8 +151,8 @@ impl Core {
         if usage.has_unused(shortfall) {
             self.return_unused_of(usage, shortfall).await?;
         } else if self.is_unchanged(address, counters, usage.at, operation).await? {
-            // The counters contain a reservation that no run has, or that of a run whose own counter
-            // is damaged.
+            // The counters contain a reservation that no run has, or that of a run whose own
+            // counter is damaged.
             return Ok(Err(NotReserved::Refused(by_counters.into())));
         }
         Ok(Err(NotReserved::Moved))
@@ -173,8 +175,8 @@ impl Core {
         Ok(found.map(expect_of) == counters.expectations())
     }
 
-    /// Counts the shards of all runs, at a revision or later. Counts `own` shards for the given run,
-    /// whatever its counter states.
+    /// Counts the shards of all runs, at a revision or later. Counts `own` shards for the given
+    /// run, whatever its counter states.
     async fn usage(
         &self,
         address: RunAddress,
@@ -347,72 +349,6 @@ struct Shortfall {
 
 /// Most runs whose unused reservation is returned by one commit.
 const RETURNS: usize = 32;
-
-/// Returns shards that runs of one tenant have reserved and do not use.
-struct Returning<'c> {
-    core: &'c Core,
-    /// Counters of the tenant, of the total, and of the runs.
-    keys: Vec<Key>,
-}
-
-/// Counters of one tenant, of the total, and of some runs.
-struct ManyCounters {
-    tenant: Counter<ReservedShardsRecord>,
-    total: Counter<ReservedShardsRecord>,
-    runs: Vec<Counter<RunShardsRecord>>,
-}
-
-impl Transaction for Returning<'_> {
-    type Basis = ManyCounters;
-    type Answer = u64;
-    type Output = u64;
-    type Error = InfraError;
-
-    fn operation(&self) -> Operation {
-        RETURN
-    }
-
-    async fn load(&mut self, read: Read) -> Result<(ManyCounters, Read), InfraError> {
-        let loaded = self.core.store.load(&self.keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(RETURN, &error))?;
-        let [tenant, total, runs @ ..] = values.as_slice() else {
-            return Err(fault::corrupt(RETURN, "the store answered for other keys"));
-        };
-        let decode = |run: &Option<Versioned>| counter(run.as_ref(), NO_SHARDS, RETURN);
-        let counters = ManyCounters {
-            tenant: counter(tenant.as_ref(), NONE_RESERVED, RETURN)?,
-            total: counter(total.as_ref(), NONE_RESERVED, RETURN)?,
-            runs: runs.iter().map(decode).collect::<Result<_, _>>()?,
-        };
-        Ok((counters, read))
-    }
-
-    async fn decide(&mut self, counters: &ManyCounters) -> Decided<u64, InfraError> {
-        let ManyCounters { tenant, total, runs } = counters;
-        let [tenant_key, total_key, run_keys @ ..] = self.keys.as_slice() else {
-            return Ok(Decision::Answer(0));
-        };
-        let (mut commit, mut freed) = (Commit::builder(), 0);
-        for (key, Counter { value: RunShardsRecord { used, reserved }, expect }) in
-            run_keys.iter().zip(runs)
-        {
-            if reserved > used {
-                let exact = RunShardsRecord { used: *used, reserved: *used };
-                commit = commit.expect(key.clone(), *expect).put(key.clone(), exact.encode());
-                freed += reserved - used;
-            }
-        }
-        if freed == 0 {
-            return Ok(Decision::Answer(0));
-        }
-        let commit = lower(commit, tenant_key.clone(), *tenant, freed);
-        Ok(Decision::Commit(lower(commit, total_key.clone(), *total, freed), freed))
-    }
-
-    fn finish(&mut self, _: ManyCounters, freed: u64, _: Option<(&Commit, Revision)>) -> u64 {
-        freed
-    }
-}
 
 const NO_SHARDS: RunShardsRecord = RunShardsRecord { used: 0, reserved: 0 };
 const NONE_RESERVED: ReservedShardsRecord = ReservedShardsRecord { reserved: 0 };
