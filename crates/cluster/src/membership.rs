@@ -96,12 +96,7 @@ impl Cluster {
         let core = &self.core;
         let opened = core.open_session().await?;
         let (address, is_over) = (&address, false);
-        let mut join = GateJoin { core, address, opened: &opened, is_over };
-        if let Err(error) = core.driver.transact(&mut join).await {
-            // If closing fails, the session expires.
-            let _closed = core.close_session(opened.session.id).await;
-            return Err(error);
-        }
+        core.driver.transact(&mut GateJoin { core, address, opened: &opened, is_over }).await?;
         let lease = Arc::new(core.keep(&opened, None));
         Ok(GateMembership { core: Arc::clone(core), address: address.clone(), lease })
     }

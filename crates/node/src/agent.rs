@@ -158,8 +158,7 @@ impl Agent {
         while desired.changed().await.is_ok() {}
     }
 
-    /// Joins with a new session. Returns `None` if the node is to drain or was dropped, or if the
-    /// cluster was deleted.
+    /// Joins with a new session. Returns `None` if the node is to drain or was dropped.
     async fn rejoin(&self) -> Option<NodeMembership> {
         let mut desired = self.desired.clone();
         let (address, weight) = (&self.address, self.options.weight);
@@ -173,12 +172,7 @@ impl Agent {
                 }
                 None
             }
-            joined = joining => {
-                if joined.is_none() {
-                    self.state.send_replace(NodeState::Failed);
-                }
-                joined
-            }
+            joined = joining => Some(joined),
         }
     }
 

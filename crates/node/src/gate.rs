@@ -142,13 +142,11 @@ impl Staying {
             }
             let join = || self.cluster.join_gate(address.clone());
             let joining = join_again(&self.cluster, &self.notice_log, join);
-            let joined = tokio::select! {
+            membership = tokio::select! {
                 biased;
                 _ = leave.wait_for(|leave| *leave) => return,
                 joined = joining => joined,
             };
-            let Some(joined) = joined else { return };
-            membership = joined;
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             *session = membership.serving_changes();
         }

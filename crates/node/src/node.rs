@@ -73,8 +73,8 @@ pub enum NodeState {
     /// It has left without handing over all its shards: its session ended, or the store refused a
     /// release. Other nodes claim its shards at the latest when its session expires.
     Gone,
-    /// Its own code panicked, or the cluster was deleted. It serves nothing, and other nodes claim
-    /// its shards when its session expires.
+    /// Its own code panicked. It serves nothing, and other nodes claim its shards when its session
+    /// expires.
     Failed,
 }
 

@@ -107,16 +107,3 @@ async fn a_node_that_restarts_at_its_address_claims_again() {
     assert_eq!(again.node.shards().len(), 64);
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "2");
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_node_of_a_deleted_cluster_fails() {
-    let world = World::new().await;
-    let nodes = world.nodes(&["a"]).await;
-    nodes[0].line.cut.store(true, Ordering::Relaxed);
-    world.until(|view| view.members.is_empty()).await;
-    world.delete().await;
-    nodes[0].line.cut.store(false, Ordering::Relaxed);
-    let mut state = nodes[0].node.state();
-    let failed = state.wait_for(|state| *state == NodeState::Failed);
-    tokio::time::timeout(TTL, failed).await.unwrap().unwrap();
-}

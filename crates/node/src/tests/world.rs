@@ -134,12 +134,6 @@ impl World {
         open(&self.store, &self.env, &self.config, &self.layout, line).await
     }
 
-    /// Deletes the cluster, which must have no members.
-    pub(super) async fn delete(&self) {
-        let store = self.store.client(Arc::new(memory::NoHooks));
-        Cluster::delete(store, &options(&self.config, &self.layout)).await.unwrap();
-    }
-
     pub(super) async fn node(&self, name: &str) -> Process {
         self.node_with(name, NodeOptions::default(), Arc::clone(&self.network) as _).await
     }
@@ -240,13 +234,13 @@ async fn open(
     layout: &Layout,
     line: Arc<Line>,
 ) -> Cluster {
-    Cluster::open(store.client(line), env.clone(), options(config, layout)).await.unwrap()
-}
-
-fn options(config: &ClusterConfig, layout: &Layout) -> ClusterOptions {
     let name = ClusterName::parse("test").unwrap();
-    let layout = layout.clone();
-    ClusterOptions { session_ttl: TTL, layout, ..ClusterOptions::new(name, config.clone()) }
+    let options = ClusterOptions {
+        session_ttl: TTL,
+        layout: layout.clone(),
+        ..ClusterOptions::new(name, config.clone())
+    };
+    Cluster::open(store.client(line), env.clone(), options).await.unwrap()
 }
 
 pub(super) fn address(name: &str) -> NodeAddress {
