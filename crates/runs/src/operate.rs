@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use shardwright_contracts::{FenceEpoch, LogicalTime};
+use shardwright_contracts::{FenceEpoch, LogicalTime, WorkerId};
 use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
 use shardwright_coordination::{
-    Context, EventCollector, InfraError, Lease, LeaseHolder, ShardRecord, SplitError,
+    Context, EventCollector, InfraError, Lease, ShardRecord, SplitError,
 };
 use shardwright_engine::Operation;
 use shardwright_engine::transact::{
@@ -85,7 +85,7 @@ struct ShardTransaction<'c, T, R, F> {
 /// A lease granted by an overtaken attempt. The record contains no operation id of it.
 struct Grant {
     fence: FenceEpoch,
-    lease: Option<LeaseHolder>,
+    owner: WorkerId,
     error: InfraError,
 }
 
@@ -259,13 +259,15 @@ where
     }
 
     /// The error to report if an attempt may have granted a lease that is over already. No
-    /// operation id shows whether it did, so the operation is neither refused nor repeated.
+    /// operation id shows whether it did, so the operation is neither refused nor repeated. Only a
+    /// lease of another worker at the same fence shows that it did not.
     fn overtaken_grant(&self, current: &Loaded) -> Option<InfraError> {
         let head = &current.record.head;
-        let is_over = |grant: &&Grant| {
-            head.fence > grant.fence || (head.fence == grant.fence && head.lease == grant.lease)
+        let is_held_by = |owner| head.lease.is_none_or(|lease| lease.owner == owner);
+        let may_be_over = |grant: &&Grant| {
+            head.fence > grant.fence || (head.fence == grant.fence && is_held_by(grant.owner))
         };
-        self.grants.iter().find(is_over).map(|grant| grant.error.clone())
+        self.grants.iter().find(may_be_over).map(|grant| grant.error.clone())
     }
 }
 
@@ -344,9 +346,8 @@ where
         self.core.forget_ended(settled);
         let (Settled::Overtaken(error), Some(draft)) = (settled, drafted.draft) else { return };
         let before = &drafted.shard;
-        if let Some(fence) = draft.granted(before) {
-            let (lease, error) = (draft.record.head.lease, error.clone());
-            self.grants.push(Grant { fence, lease, error });
+        if let Some((fence, owner)) = draft.granted(before) {
+            self.grants.push(Grant { fence, owner, error: error.clone() });
         }
         self.overtaken.push((before.basis, before.as_of));
         let logged = newly_logged(&before.record.head.op_log, &draft.record.head.op_log);
@@ -402,11 +403,11 @@ impl Draft {
         Self { record: current.record.clone(), events, new_shards: Vec::new(), also: Vec::new() }
     }
 
-    /// Fence of the granted lease, if any.
-    fn granted(&self, before: &Loaded) -> Option<FenceEpoch> {
+    /// Fence and owner of the granted lease, if any.
+    fn granted(&self, before: &Loaded) -> Option<(FenceEpoch, WorkerId)> {
         let head = &self.record.head;
-        let is_granted = head.lease.is_some() && head.fence != before.record.head.fence;
-        is_granted.then_some(head.fence)
+        let lease = head.lease.filter(|_| head.fence != before.record.head.fence)?;
+        Some((head.fence, lease.owner))
     }
 }
 

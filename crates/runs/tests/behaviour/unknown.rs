@@ -1,5 +1,6 @@
 //! Lost answers: each operation takes effect once, and its outcome is reported correctly.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use shardwright_contracts::{
@@ -7,8 +8,8 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, CreateRunError, EventKind, IdempotentOutcome, InfraError, Lease, ParkReason,
-    RegisterShardsError, RunTransitionError, SplitRequestError,
+    CheckpointError, ClaimError, CreateRunError, EventKind, IdempotentOutcome, InfraError, Lease,
+    ParkReason, RegisterShardsError, RunConfig, RunTransitionError, SplitRequestError,
 };
 use shardwright_runs::{Delivery, EngineConfig, LeaseBinding};
 use shardwright_store::memory::MemoryStore;
@@ -288,6 +289,29 @@ fn applied_and_overtaken_acquire_is_unknown() {
     let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
     assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
     assert_eq!(site.run(list(&engine))[0].acquire_count, 2);
+    site.audit();
+}
+
+/// A shard without retries left is parked at the fence of the lost grant. Its record does not show
+/// who had the grant.
+#[test]
+fn claim_of_a_shard_parked_before_the_answer_is_unknown() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    let config = RunConfig { max_shard_retries: NonZeroU32::new(1), ..run_config() };
+    let (manifest, id) = (Manifest::of(1), op(1));
+    let inputs = manifest.inputs();
+    site.run(engine.create_run_with_shards(TENANT, RUN, config, &inputs, id)).unwrap();
+    let (world, other) = (site.world.clone(), site.engine());
+    store.on_fault(move || {
+        world.advance(LEASE_MS);
+        let parked = world.run_or_drop(other.acquire_and_restore(TENANT, shard(0), worker(2)));
+        assert!(matches!(parked, Some(Err(AcquireError::RetriesExhausted(_)))), "{parked:?}");
+    });
+    store.next([Reaction::LoseAnswer]);
+    let claimed = site.run(engine.claim_next_available(TENANT, RUN, worker(1)));
+    assert!(matches!(&claimed, Err(ClaimError::BackendError(e)) if is_unknown(e)), "{claimed:?}");
+    assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
     site.audit();
 }
 
