@@ -87,8 +87,8 @@ pub(super) struct StoredState {
     pub(super) claims: BTreeMap<ShardId, Claim>,
     /// When each claim was written.
     claimed_us: BTreeMap<ShardId, u64>,
-    /// The node that last released each shard, and when.
-    released: BTreeMap<ShardId, (NodeAddress, u64)>,
+    /// The last holder of each shard that released it or ended, and when.
+    former_holders: BTreeMap<ShardId, (NodeAddress, u64)>,
     pub(super) members: BTreeMap<NodeAddress, MemberState>,
     leaving: BTreeSet<NodeAddress>,
     pub(super) drained: BTreeSet<NodeAddress>,
@@ -106,7 +106,7 @@ impl StoredState {
             assignments: num_shards.shards().map(|shard| (shard, Assignment::default())).collect(),
             claims: BTreeMap::new(),
             claimed_us: BTreeMap::new(),
-            released: BTreeMap::new(),
+            former_holders: BTreeMap::new(),
             members: BTreeMap::new(),
             leaving: BTreeSet::new(),
             drained: BTreeSet::new(),
@@ -198,13 +198,16 @@ impl StoredState {
     /// Applies a commit.
     pub(super) fn apply(&mut self, commit: &DecodedCommit, now_us: u64) {
         for (node, member) in &commit.members {
-            match member {
+            let ended = match member {
                 Some(Life { number, session }) => {
                     let (life, session) = (*number, *session);
                     let member = MemberState { life, session, since_us: now_us };
-                    self.members.insert(node.clone(), member);
+                    self.members.insert(node.clone(), member)
                 }
-                None => drop(self.members.remove(node)),
+                None => self.members.remove(node),
+            };
+            if let Some(ended) = ended {
+                self.note_ended(node, ended.life, now_us);
             }
         }
         for (key, is_set) in &commit.marks {
@@ -247,17 +250,26 @@ impl StoredState {
         }
         let before = self.claims.insert(shard, after.clone()).and_then(|before| before.holder);
         if let (Some(before), None) = (before, holder) {
-            self.released.insert(shard, (before.address, now_us));
+            self.former_holders.insert(shard, (before.address, now_us));
         }
         self.claimed_us.insert(shard, now_us);
     }
 
-    /// Whether a node holds a shard, or released it since `since_us`. A leader that does not know
-    /// of the release counts the shard as served by that node.
+    fn note_ended(&mut self, node: &NodeAddress, life: Incarnation, now_us: u64) {
+        for (shard, claim) in &self.claims {
+            let holder = claim.holder.as_ref();
+            if holder.is_some_and(|it| it.address == *node && it.incarnation == life) {
+                self.former_holders.insert(*shard, (node.clone(), now_us));
+            }
+        }
+    }
+
+    /// Whether a node holds a shard, or held it at some time since `since_us`. A leader that does
+    /// not know that it released the shard or ended counts the shard as served by that node.
     pub(super) fn seems_served(&self, shard: ShardId, node: &NodeAddress, since_us: u64) -> bool {
         let held_by = self.holder(shard).map(|holder| &holder.address);
-        let released = self.released.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
-        held_by == Some(node) || released.is_some_and(|(before, _)| before == node)
+        let former = self.former_holders.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
+        held_by == Some(node) || former.is_some_and(|(before, _)| before == node)
     }
 
     /// The node that has held a shard since `since_us` or before.
