@@ -1,16 +1,16 @@
 //! Published events, compared with the history.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use shardwright_contracts::OpId;
-use shardwright_coordination::{EventKind, RunTransition, StateTransitionEvent};
+use shardwright_coordination::{EventKind, StateTransitionEvent};
 use shardwright_runs::{Delivery, EventStream};
 
 use super::call_log::{CallLog, CallRecord};
 use crate::oracle::{Finding, Oracle};
 use crate::request::Request;
-use crate::request::operation::{Acquire, ChangeRun, Claim};
+use crate::request::operation::{Acquire, Claim};
 
 pub(crate) const EVENTS: &Oracle = &Oracle::of_the_world(
     "events follow commits",
@@ -48,9 +48,9 @@ impl CallLog {
         Ok(())
     }
 
-    /// Whether two calls may have made the same change in the same millisecond. Both commits have
-    /// the same bytes then, so a call whose answer was lost finds its change stored, whichever of
-    /// the two was applied.
+    /// Whether two calls may have made the same change in the same millisecond: two acquisitions for
+    /// one worker, or two calls with one operation id. Both commits have the same bytes then, so a
+    /// call whose answer was lost finds its change stored, whichever of the two was applied.
     fn was_requested_twice(&self, event: &StateTransitionEvent) -> bool {
         let address = (event.tenant, event.run);
         let Some(at_ms) = self.decided_at_ms(event) else { return false };
@@ -60,26 +60,22 @@ impl CallLog {
         };
         let requests = self.calls.values().filter(may_be_it);
         let requests = requests.filter_map(|call| call.request_of(address));
-        match &event.kind {
-            EventKind::ShardAcquired { shard, worker, .. } => {
-                let asks = |request: &&Request| match request {
-                    Request::Acquire(Acquire { key, worker: by }) => {
-                        (key.shard, by) == (*shard, worker)
-                    }
-                    Request::Claim(Claim { worker: by, .. }) => by == worker,
-                    _ => false,
-                };
-                requests.filter(asks).count() > 1
-            }
-            EventKind::RunCompleted => ends_twice(requests, RunTransition::Complete),
-            EventKind::RunFailed => ends_twice(requests, RunTransition::Fail),
-            EventKind::RunCancelled => ends_twice(requests, RunTransition::Cancel),
-            _ => false,
+        if let EventKind::ShardAcquired { shard, worker, .. } = &event.kind {
+            let asks = |request: &&Request| match request {
+                Request::Acquire(Acquire { key, worker: by }) => {
+                    (key.shard, by) == (*shard, worker)
+                }
+                Request::Claim(Claim { worker: by, .. }) => by == worker,
+                _ => false,
+            };
+            return requests.filter(asks).count() > 1;
         }
+        let mut ops = BTreeSet::new();
+        requests.filter_map(Request::op_id).any(|op| !ops.insert(op))
     }
 
-    /// When the change that an event reports was decided. A lease shows it. For the end of a run,
-    /// the event contains it.
+    /// When the change that an event reports was decided. A grant's deadline shows it. Other events
+    /// contain it.
     fn decided_at_ms(&self, event: &StateTransitionEvent) -> Option<u64> {
         let address = (event.tenant, event.run);
         let EventKind::ShardAcquired { shard, fence_epoch, .. } = &event.kind else {
@@ -90,17 +86,6 @@ impl CallLog {
         let deadline_ms = granted.lease.deadline().as_millis();
         Some(deadline_ms.saturating_sub(run.config.lease_duration_ms.get()))
     }
-}
-
-/// Whether two requests with the same op id end a run in this way.
-fn ends_twice<'r>(requests: impl Iterator<Item = &'r Request>, how: RunTransition) -> bool {
-    let ops: Vec<OpId> = requests
-        .filter_map(|request| match request {
-            Request::ChangeRun(ChangeRun { change, op, .. }) if *change == how => Some(*op),
-            _ => None,
-        })
-        .collect();
-    ops.iter().enumerate().any(|(at, op)| ops.iter().skip(at + 1).any(|other| other == op))
 }
 
 fn wrong(event: &StateTransitionEvent, how: &str) -> Finding {
