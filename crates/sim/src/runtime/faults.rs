@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_store::{Commit, Revision};
+use shardwright_store::{Commit, Expect, Revision};
 
 use super::executor::TaskId;
 use super::fault::StoreFault;
@@ -179,8 +179,12 @@ impl State {
         }
         self.last_applied = self.last_applied.max(number);
         let writes = |key| commit.writes().iter().any(|write| write.key() == key);
-        // A commit that compares a key that it writes must not apply twice.
-        let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
+        // A commit that compares the revision of a key that it writes must not apply twice. One
+        // that compares only absent keys may, after they were deleted.
+        let is_single = commit
+            .expectations()
+            .iter()
+            .any(|expected| expected.expect != Expect::Absent && writes(&expected.key));
         if !self.applied.insert(number) && is_single {
             let keys: Vec<String> = commit.writes().iter().map(|it| it.key().to_string()).collect();
             let keys = keys.join(", ");

@@ -169,9 +169,13 @@ pub(in crate::clusters) fn judge_round_trips(
         // The leader may not know recent changes of members. It may know a target before it knows
         // an earlier change elsewhere.
         let surely_known_us = assignment.at_us.min(plan.known_us());
-        let can_stay = holder == Some(current)
-            && stored.open_since(current).is_some_and(|since_us| since_us <= surely_known_us);
         let passed_ms = plan.age_ms(assignment);
+        // A leader that does not know the claim considers the target stuck after a while.
+        let is_claim_known = stored.holder_since(change.shard, plan.known_us()) == holder;
+        let seems_stuck = !is_claim_known && passed_ms >= plan.config.stuck_after_ms;
+        let can_stay = holder == Some(current)
+            && !seems_stuck
+            && stored.open_since(current).is_some_and(|since_us| since_us <= surely_known_us);
         // Leaders measure in whole milliseconds.
         ensure(ROUND_TRIPS, !can_stay || passed_ms + 1 >= plan.config.move_cooldown_ms, || {
             let shard = change.shard;
