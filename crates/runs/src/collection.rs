@@ -339,8 +339,9 @@ struct LastDelete<'c> {
     /// Revision of the marked record.
     at: Revision,
     run_key: Key,
+    /// Whether an attempt had an unknown outcome.
     is_overtaken: bool,
-    /// Known once the marked record has changed.
+    /// Whether the run is deleted, once its marked record has changed.
     outcome: Option<bool>,
 }
 
@@ -357,11 +358,14 @@ impl Transaction for LastDelete<'_> {
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         if self.is_overtaken {
-            let (found, _) = self.core.load_one(&self.run_key, OPERATION).await?;
-            if found.is_none_or(|found| found.revision != self.at) {
-                // Only a collection changes a run that is marked.
-                self.outcome = Some(true);
-            }
+            let (found, as_of) = self.core.load_one(&self.run_key, OPERATION).await?;
+            self.outcome = match found {
+                None if as_of >= self.at => Some(true),
+                // Another collection marked a run that a full store had left unmarked.
+                Some(found) if found.revision > self.at => Some(false),
+                // The next commit decides, because the read may be stale.
+                None | Some(_) => None,
+            };
         }
         if self.outcome.is_some() {
             return Ok((None, read));
@@ -390,8 +394,12 @@ impl Transaction for LastDelete<'_> {
 
     fn not_stored(&mut self, _: bool, settled: &Settled) {
         match settled {
-            // Another process reserved shards, returned some, or reassigned the name.
-            Settled::Conflict(conflict) if is_at(conflict, &self.run_key, self.at) => {}
+            Settled::Conflict(conflict) => match found_at(conflict, &self.run_key) {
+                // Another process reserved shards, returned some, or reassigned the name.
+                Some(at) if at == self.at => {}
+                Some(_) => self.outcome = Some(false),
+                None => self.outcome = Some(self.is_overtaken),
+            },
             Settled::Overtaken(_) => self.is_overtaken = true,
             _ => self.outcome = Some(false),
         }
@@ -408,11 +416,10 @@ impl Transaction for LastDelete<'_> {
     }
 }
 
-/// Whether a conflict has found a key at a revision.
-fn is_at(conflict: &Conflict, key: &Key, at: Revision) -> bool {
-    let found = conflict.found.iter().find(|(found, _)| found == key);
-    let found = found.and_then(|(_, found)| found.as_ref());
-    found.is_some_and(|found| found.revision == at)
+/// Revision at which a conflict has found a key; none if the key is absent.
+fn found_at(conflict: &Conflict, key: &Key) -> Option<Revision> {
+    let (_, found) = conflict.found.iter().find(|(found, _)| found == key)?;
+    found.as_ref().map(|found| found.revision)
 }
 
 /// The part of a range that comes after a key.

@@ -194,6 +194,33 @@ fn run_is_deleted_whole_despite_a_stale_listing() {
     site.audit();
 }
 
+/// Another process changes the number of shards before a late commit of the deletion, and a read
+/// after it is stale.
+#[test]
+fn run_is_reported_as_deleted_only_if_it_is() {
+    let mut reported = 0;
+    for (commits, reads) in (0..6).flat_map(|commits| (0..6).map(move |reads| (commits, reads))) {
+        let site = Site::new();
+        let (engine, store, stale_reads) = stale_engine(&site);
+        site.run(start(&engine, 3));
+        let before = site.store.revision();
+        site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
+        let (world, other) = (site.world.clone(), site.engine());
+        store.on_fault(move || {
+            world.run_or_drop(start_run(&other, RunId::from_raw(9), 2)).unwrap();
+            stale_reads.show_after(reads, before, 1);
+        });
+        store.next(std::iter::repeat_n(Reaction::Apply, commits).chain([Reaction::Late]));
+        let retention = Retention { ended_ms: 0, initializing_ms: u64::MAX };
+        let mut out = Vec::new();
+        let _may_fail = site.run(engine.collect_into(retention, &mut out));
+        let is_left = site.key_names().iter().any(|key| key.contains("07/0000000000000001"));
+        assert!(out.is_empty() || !is_left, "after {commits} commits and {reads} reads");
+        reported += out.len();
+    }
+    assert!(reported > 20, "{reported} deletions");
+}
+
 #[test]
 fn own_use_of_a_run_id_is_not_a_conflict() {
     let site = Site::new();
