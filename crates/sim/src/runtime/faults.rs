@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_store::{Commit, Expect, Revision};
+use shardwright_store::{Commit, Key, Revision};
 
 use super::executor::TaskId;
 use super::fault::StoreFault;
@@ -71,7 +71,7 @@ pub(crate) struct State {
     /// The author of each revision.
     pub(crate) authors: BTreeMap<Revision, Author>,
     /// Commits that were applied twice, which must be impossible.
-    pub(crate) applied_twice: Vec<String>,
+    pub(crate) applied_twice: Vec<(Revision, Vec<Key>)>,
     next_number: u64,
     last_applied: u64,
     applied: BTreeSet<u64>,
@@ -179,16 +179,11 @@ impl State {
         }
         self.last_applied = self.last_applied.max(number);
         let writes = |key| commit.writes().iter().any(|write| write.key() == key);
-        // A commit that compares the revision of a key that it writes must not apply twice. One
-        // that compares only absent keys may, after they were deleted.
-        let is_single = commit
-            .expectations()
-            .iter()
-            .any(|expected| expected.expect != Expect::Absent && writes(&expected.key));
+        // A commit that compares a key that it writes must not apply twice.
+        let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
         if !self.applied.insert(number) && is_single {
-            let keys: Vec<String> = commit.writes().iter().map(|it| it.key().to_string()).collect();
-            let keys = keys.join(", ");
-            self.applied_twice.push(format!("revision {revision} repeats a commit of {keys}"));
+            let keys = commit.writes().iter().map(|write| write.key().clone()).collect();
+            self.applied_twice.push((revision, keys));
         }
     }
 }

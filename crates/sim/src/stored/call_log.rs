@@ -11,7 +11,7 @@ use shardwright_contracts::{LogicalTime, OpId, ShardId, TenantId};
 use shardwright_coordination::{RestoredShardState, RunRecord, RunStatus, ShardSummary};
 use shardwright_runs::records::RunHeadRecord;
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{ChangeSet, Revision, StoreRange};
+use shardwright_store::{ChangeSet, Key, Revision, StoreRange};
 
 use super::offers::{Life, Offers};
 use super::record_checks::{Address, REMOVAL, RecordChecks, TIME, Touched};
@@ -187,14 +187,23 @@ impl CallLog {
             let mut faults = faults.lock();
             (std::mem::take(&mut faults.authors), std::mem::take(&mut faults.applied_twice))
         };
-        if let Some(text) = twice.into_iter().next() {
-            return Err(vec![Finding { oracle: ONCE.name, text }]);
-        }
         for set in sets {
             let author = authors.get(&set.revision).copied();
             self.judge(&set, author, tally, trace)?;
         }
-        Ok(())
+        // A run that was deleted may be created again by a late copy of its creation, without
+        // shards.
+        let is_run_again = |key: &Key| {
+            self.records.keys.parse_run(key).is_some_and(|run| self.gone.contains_key(&run))
+        };
+        match twice.into_iter().find(|(_, keys)| !keys.iter().any(&is_run_again)) {
+            Some((revision, keys)) => {
+                let keys: Vec<String> = keys.iter().map(Key::to_string).collect();
+                let text = format!("revision {revision} repeats a commit of {}", keys.join(", "));
+                Err(vec![Finding { oracle: ONCE.name, text }])
+            }
+            None => Ok(()),
+        }
     }
 
     fn judge(
