@@ -6,9 +6,9 @@ use prost::Message;
 use shardwright_contracts::{FenceEpoch, ShardId};
 use tonic::{Code, Status};
 
-use crate::error::{CallError, UnknownWhy};
+use crate::error::{CallError, Limit, LimitOption, UnknownWhy};
 use crate::limits::MAX_ERROR_TEXT_SIZE;
-use crate::wire::failure::{Failure, FailureCode};
+use crate::wire::failure::{self, Failure, FailureCode};
 
 /// The codes of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub const fn codes(error: &CallError) -> Codes {
         CallError::NodeGone { .. } => (FailureCode::NodeGone, Code::Unavailable, 503),
         CallError::Unreachable { .. } => (FailureCode::Unreachable, Code::Unavailable, 503),
         CallError::Late => (FailureCode::Late, Code::DeadlineExceeded, 504),
-        CallError::QueueFull { .. } => (FailureCode::QueueFull, Code::ResourceExhausted, 429),
-        CallError::Overloaded { .. } => (FailureCode::Overloaded, Code::ResourceExhausted, 429),
+        CallError::QueueFull(_) => (FailureCode::QueueFull, Code::ResourceExhausted, 429),
+        CallError::Overloaded(_) => (FailureCode::Overloaded, Code::ResourceExhausted, 429),
         CallError::MembersOnly => (FailureCode::MembersOnly, Code::PermissionDenied, 403),
         CallError::Cycle => (FailureCode::Cycle, Code::FailedPrecondition, 508),
         CallError::ChainTooLong { .. } => {
@@ -107,9 +107,11 @@ fn failure_of(error: &CallError, code: FailureCode) -> Failure {
             failure.retry_after_ms = *retry_after_ms;
         }
         CallError::Unreachable { node, .. } => failure.node = short(node.clone()),
-        CallError::QueueFull { limit }
-        | CallError::Overloaded { limit }
-        | CallError::ChainTooLong { limit } => failure.limit = *limit,
+        CallError::QueueFull(limit) | CallError::Overloaded(limit) => {
+            failure.limit = limit.value;
+            failure.option = option_code(limit.option).into();
+        }
+        CallError::ChainTooLong { limit } => failure.limit = *limit,
         CallError::InvalidId(_)
         | CallError::Activation(_)
         | CallError::Refused(_)
@@ -129,6 +131,10 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
     let Failure { node, retry_after_ms, size, limit, .. } = failure;
     let message = message.to_owned();
     let shard = failure.shard.map(ShardId::from_raw);
+    let option = LimitOption::ALL.into_iter().find(|one| {
+        let code: i32 = option_code(*one).into();
+        code == failure.option
+    });
     Some(match code {
         FailureCode::Unspecified => return None,
         FailureCode::InvalidId => CallError::InvalidId(message),
@@ -144,8 +150,14 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
         FailureCode::NodeGone => CallError::NodeGone { shard, node, retry_after_ms },
         FailureCode::Unreachable => CallError::Unreachable { node, reason: message },
         FailureCode::Late => CallError::Late,
-        FailureCode::QueueFull => CallError::QueueFull { limit },
-        FailureCode::Overloaded => CallError::Overloaded { limit },
+        FailureCode::QueueFull => {
+            let option = option.unwrap_or(LimitOption::HeldCalls);
+            CallError::QueueFull(Limit { option, value: limit })
+        }
+        FailureCode::Overloaded => {
+            let option = option.unwrap_or(LimitOption::BytesInFlight);
+            CallError::Overloaded(Limit { option, value: limit })
+        }
         FailureCode::MembersOnly => CallError::MembersOnly,
         FailureCode::Cycle => CallError::Cycle,
         FailureCode::ChainTooLong => CallError::ChainTooLong { limit },
@@ -157,6 +169,19 @@ fn error_of(failure: Failure, message: &str) -> Option<CallError> {
         FailureCode::UnknownNotServing => CallError::Unknown(UnknownWhy::NotServing),
         FailureCode::UnknownObject => CallError::Unknown(UnknownWhy::Object),
     })
+}
+
+/// The code of an option.
+const fn option_code(option: LimitOption) -> failure::LimitOption {
+    match option {
+        LimitOption::HeldCalls => failure::LimitOption::HeldCalls,
+        LimitOption::HeldCallsPerAddress => failure::LimitOption::HeldCallsPerAddress,
+        LimitOption::HeldBytes => failure::LimitOption::HeldBytes,
+        LimitOption::HeldBytesPerAddress => failure::LimitOption::HeldBytesPerAddress,
+        LimitOption::BytesInFlight => failure::LimitOption::BytesInFlight,
+        LimitOption::BytesPerAddress => failure::LimitOption::BytesPerAddress,
+        LimitOption::CallsPerObject => failure::LimitOption::CallsPerObject,
+    }
 }
 
 /// The end of a truncated text.
@@ -199,8 +224,8 @@ pub(crate) mod tests {
             CallError::NodeGone { shard: Some(shard), node: node.clone(), retry_after_ms: 5_000 },
             CallError::Unreachable { node, reason },
             CallError::Late,
-            CallError::QueueFull { limit: 7 },
-            CallError::Overloaded { limit: 9 },
+            CallError::QueueFull(Limit { option: LimitOption::HeldCallsPerAddress, value: 7 }),
+            CallError::Overloaded(Limit { option: LimitOption::HeldBytes, value: 9 }),
             CallError::MembersOnly,
             CallError::Cycle,
             CallError::ChainTooLong { limit: 32 },

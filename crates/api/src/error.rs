@@ -27,8 +27,8 @@ pub enum CallError {
         /// The fence of the last claim that the node knows.
         fence: Option<FenceEpoch>,
     },
-    /// The node serves no calls: it is leaving, or is not a member.
-    #[error("the node serves no calls")]
+    /// The node or gate serves no calls: it is leaving, or is not a member yet.
+    #[error("the process serves no calls: it has not joined the cluster, or is leaving")]
     NotServing,
     /// The shard is moving between nodes.
     #[error("shard {} is moving, retry in {retry_after_ms} ms", .shard.as_raw())]
@@ -67,18 +67,12 @@ pub enum CallError {
     /// The deadline passed before the call started.
     #[error("the deadline passed before the call started")]
     Late,
-    /// The queue of waiting calls is full.
-    #[error("the queue of {limit} waiting calls is full")]
-    QueueFull {
-        /// The limit.
-        limit: u64,
-    },
+    /// Too many calls wait for shards, or for the object.
+    #[error("too many calls are waiting ({0}), retry later")]
+    QueueFull(Limit),
     /// The calls of the peer, or of all peers, occupy too many bytes.
-    #[error("waiting and running calls occupy {limit} bytes, retry later")]
-    Overloaded {
-        /// The limit in bytes.
-        limit: u64,
-    },
+    #[error("waiting and running calls occupy too many bytes ({0}), retry later")]
+    Overloaded(Limit),
     /// A client sent a fence or a chain, which only members of the cluster may send.
     #[error("a client must not send a fence or a chain of calls")]
     MembersOnly,
@@ -122,6 +116,63 @@ pub enum UnknownWhy {
     Object,
 }
 
+/// A configured limit that refuses calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit: {} {value}", .option.name())]
+pub struct Limit {
+    /// The option that sets it.
+    pub option: LimitOption,
+    /// Its value.
+    pub value: u64,
+}
+
+/// The options whose limits refuse calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOption {
+    /// Calls that wait for a shard.
+    HeldCalls,
+    /// The same of one peer.
+    HeldCallsPerAddress,
+    /// Bytes of calls that wait for a shard.
+    HeldBytes,
+    /// The same of one peer.
+    HeldBytesPerAddress,
+    /// Bytes of requests and unsent answers.
+    BytesInFlight,
+    /// The same of one peer.
+    BytesPerAddress,
+    /// Calls that wait for one object.
+    CallsPerObject,
+}
+
+impl LimitOption {
+    /// All options.
+    pub const ALL: [Self; 7] = [
+        Self::HeldCalls,
+        Self::HeldCallsPerAddress,
+        Self::HeldBytes,
+        Self::HeldBytesPerAddress,
+        Self::BytesInFlight,
+        Self::BytesPerAddress,
+        Self::CallsPerObject,
+    ];
+
+    /// The name of the command-line option, or of the field in the library's options if there is
+    /// none.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HeldCalls => "--held-calls",
+            Self::HeldCallsPerAddress => "--held-calls-per-address",
+            Self::HeldBytes => "--held-bytes",
+            Self::HeldBytesPerAddress => "--held-bytes-per-address",
+            Self::BytesInFlight => "--bytes-in-flight",
+            Self::BytesPerAddress => "--bytes-per-address",
+            Self::CallsPerObject => "calls_per_object_max",
+        }
+    }
+}
+
 /// What is known of the effect of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -160,8 +211,8 @@ impl CallError {
             | Self::NodeGone { .. }
             | Self::Unreachable { .. }
             | Self::Late
-            | Self::QueueFull { .. }
-            | Self::Overloaded { .. }
+            | Self::QueueFull(_)
+            | Self::Overloaded(_)
             | Self::MembersOnly
             | Self::Cycle
             | Self::ChainTooLong { .. }
@@ -172,11 +223,17 @@ impl CallError {
     }
 
     /// Whether the call may be retried on another node or later: it was not executed, and the
-    /// reason is the state of the cluster.
+    /// reason is the state of the cluster, or the lack of room on a node. A call for which the
+    /// object itself has no room is not retried: held calls to a busy object would take the slots
+    /// of others.
     #[must_use]
     pub const fn is_elsewhere(&self) -> bool {
         match self {
-            Self::NotOwner { .. } | Self::NotServing | Self::Unreachable { .. } => true,
+            Self::NotOwner { .. }
+            | Self::NotServing
+            | Self::Unreachable { .. }
+            | Self::Overloaded(_) => true,
+            Self::QueueFull(limit) => !matches!(limit.option, LimitOption::CallsPerObject),
             Self::InvalidId(_)
             | Self::UnknownType
             | Self::TooLarge { .. }
@@ -184,8 +241,6 @@ impl CallError {
             | Self::Unclaimed { .. }
             | Self::NodeGone { .. }
             | Self::Late
-            | Self::QueueFull { .. }
-            | Self::Overloaded { .. }
             | Self::MembersOnly
             | Self::Cycle
             | Self::ChainTooLong { .. }
@@ -206,6 +261,21 @@ mod tests {
         for error in crate::code::tests::one_of_each() {
             let retried = error.is_elsewhere();
             assert!(!retried || error.effect() == Effect::NotExecuted, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_names_the_option_that_limits_it() {
+        let limit = Limit { option: LimitOption::HeldCallsPerAddress, value: 25 };
+        let text = "too many calls are waiting (limit: --held-calls-per-address 25), retry later";
+        assert_eq!(CallError::QueueFull(limit).to_string(), text);
+    }
+
+    #[test]
+    fn only_the_queue_of_an_object_fails_calls_at_once() {
+        for option in LimitOption::ALL {
+            let full = CallError::QueueFull(Limit { option, value: 1 });
+            assert_eq!(full.is_elsewhere(), option != LimitOption::CallsPerObject, "{full}");
         }
     }
 }

@@ -23,4 +23,4 @@ pub mod limits;
 pub mod wire;
 
 pub use code::{error_of_status, short, status_of_error};
-pub use error::{CallError, Effect, UnknownWhy};
+pub use error::{CallError, Effect, Limit, LimitOption, UnknownWhy};

@@ -29,9 +29,9 @@ const _: () = {
 
 /// A limit for all peers together, and one for each.
 ///
-/// Within both limits, a peer may use at most half of what other peers leave free. A connection may
-/// use at most half of the share that the other connections of its peer leave unused. So only many
-/// peers together can use up a limit.
+/// Within both limits, a peer may use at most half of what other peers leave free. A client's
+/// connection may use at most half of the share that the other connections of its peer leave
+/// unused. So only many peers together can use up a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The limit for all peers.
@@ -74,13 +74,14 @@ pub struct ListenLimits {
     pub streams_max: u32,
     /// Timeout of the first bytes of a gRPC connection.
     pub handshake_timeout: Duration,
-    /// Timeout of the headers of an HTTP request, counted from the previous answer.
+    /// Timeout of the headers of an HTTP request, counted from their first byte. For the first
+    /// request, it is counted from the start of the connection.
     pub header_timeout: Duration,
     /// Timeout of the body of a request.
     pub body_timeout: Duration,
-    /// A connection whose answers are not read for this time is closed.
+    /// A connection is closed if its peer does not accept the next 16 KiB of an answer in this time.
     pub answer_timeout: Duration,
-    /// A gRPC connection without calls for this time is closed.
+    /// A connection without calls for this time is closed.
     pub idle_timeout: Duration,
     /// Interval of pings on a gRPC connection, and their timeout.
     pub ping_timeout: Duration,
@@ -107,13 +108,13 @@ impl ListenLimits {
     };
 
     /// The defaults of a node. Its peers are members, and a gate sends all calls on one connection.
-    pub const NODE: Self = Self {
-        bytes: Share { all: 512 << 20, peer: 512 << 20 },
-        streams_max: 16_384,
-        ..Self::GATE
-    };
+    /// The gate itself limits its clients, so the share of a gate holds all its calls.
+    pub const NODE: Self =
+        Self { bytes: Share { all: 1 << 30, peer: 1 << 30 }, streams_max: 65_536, ..Self::GATE };
 }
 
+/// The parts in which an answer is sent, in bytes. Each part that the peer accepts is progress.
+pub const ANSWER_PART_SIZE: usize = 16 << 10;
 /// Maximum headers of a request, in bytes.
 pub const MAX_HEADER_SIZE: usize = 16 << 10;
 /// What a request in progress counts besides its headers and its body, in bytes.
@@ -137,6 +138,11 @@ const _: () = {
     // One call fits into the share of a peer, of its connection, and into the queue.
     assert!(4 * MAX_MESSAGE_SIZE as u64 <= ListenLimits::GATE.bytes.peer);
     assert!(4 * MAX_MESSAGE_SIZE as u64 <= ListenLimits::NODE.bytes.peer);
+    // All calls of a gate fit into its share of a node, and on its connection. The share is half of
+    // the limit. A node counts a little more for a call than its gate.
+    assert!(2 * ListenLimits::GATE.bytes.all <= ListenLimits::NODE.bytes.all / 2);
+    let streams_max = ListenLimits::NODE.streams_max as u64;
+    assert!(ListenLimits::GATE.bytes.all <= streams_max * REQUEST_OVERHEAD);
     assert!((STREAM_WINDOW as usize) < MAX_MESSAGE_SIZE);
     assert!(STREAM_WINDOW <= CONNECTION_WINDOW);
 };

@@ -3,12 +3,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shardwright_api::CallError;
 use shardwright_api::limits::{MAX_CHAIN_LENGTH, MAX_NAME_SIZE, MAX_PAYLOAD_SIZE};
+use shardwright_api::{CallError, LimitOption};
 use shardwright_contracts::FenceEpoch;
 use shardwright_placement::ObjectId;
 
-use crate::quota::{Charge, OverLimit, Peer, Quota};
+use crate::quota::{Charge, Peer, Quota};
 
 /// The type and id of an object. Objects of two types may have the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,7 +139,10 @@ impl Origin {
         let mut counted = self.lock();
         let all = counted.head.saturating_add(bytes);
         let resized = counted.charge.resize(Some(peer), all);
-        resized.map_err(|OverLimit(limit)| CallError::Overloaded { limit })
+        resized.map_err(|over| {
+            let (all, peer) = (LimitOption::BytesInFlight, LimitOption::BytesPerAddress);
+            CallError::Overloaded(over.of(all, peer))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shardwright_api::CallError;
+use shardwright_api::{CallError, Limit, LimitOption};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
 use tokio::sync::OwnedMutexGuard;
@@ -201,7 +201,8 @@ impl ObjectHost {
             let state = {
                 let (_in_line, before) = cell.line_up();
                 if before >= limit {
-                    return Err(CallError::QueueFull { limit });
+                    let option = LimitOption::CallsPerObject;
+                    return Err(CallError::QueueFull(Limit { option, value: limit }));
                 }
                 within(&*self.env, deadline, cell.lock()).await.ok_or(CallError::Late)?
             };

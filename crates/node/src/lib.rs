@@ -107,6 +107,7 @@ mod quota;
 mod readiness;
 mod router;
 mod serving;
+mod starting;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -126,4 +127,5 @@ pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
 pub use quota::Peer;
 pub use readiness::Unready;
 pub use shardwright_api::limits;
+pub use starting::StartingService;
 pub use transport::{BoxFuture, CallService, LocalNetwork, ShardLoad, Transport};

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_api::limits::Share;
+use shardwright_api::{Limit, LimitOption};
 
 /// The sender of a call: a network address, and one of its connections.
 ///
 /// An address has a share of each limit: without credentials, nothing else distinguishes
-/// clients. A connection has a part of that share, because clients behind one address each
-/// use their own.
+/// clients. A client's connection has a part of that share, because clients behind one address each
+/// use their own. A member's connection has none: a gate sends the calls of all its clients on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
     /// The bits of its IPv6 or mapped IPv4 address that identify its network.
@@ -40,9 +41,24 @@ pub(crate) struct Charge {
     amount: u64,
 }
 
-/// The limit that an amount would exceed.
+/// The configured limit that refuses an amount. What a peer may use at the moment can be less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OverLimit(pub(crate) u64);
+pub(crate) enum OverLimit {
+    /// The limit for all peers.
+    All(u64),
+    /// The limit for one peer.
+    Peer(u64),
+}
+
+impl OverLimit {
+    /// The limit with the option that sets it.
+    pub(crate) const fn of(self, all: LimitOption, peer: LimitOption) -> Limit {
+        match self {
+            Self::All(value) => Limit { option: all, value },
+            Self::Peer(value) => Limit { option: peer, value },
+        }
+    }
+}
 
 impl Quota {
     pub(crate) fn new(share: Share) -> Arc<Self> {
@@ -74,18 +90,24 @@ impl Quota {
 
     /// Checks whether an amount fits.
     fn check(&self, used: &Used, peer: Option<Peer>, amount: u64) -> Result<(), OverLimit> {
-        within(self.share.all, used.all, amount)?;
+        let Share { all, peer: of_peer } = self.share;
+        let free = all - used.all;
+        if amount > free {
+            return Err(OverLimit::All(all));
+        }
         let Some(peer) = peer else { return Ok(()) };
         // What is free before the addition, so that a single unit always fits.
-        let limit = self.share.peer.min(self.share.all - used.all);
-        let before = used.networks.get(&peer.network).copied().unwrap_or_default();
-        within(limit, before, amount)?;
-        if peer.connection.is_some() {
-            let limit = limit.max(before) - before;
-            let before = used.connections.get(&peer).copied().unwrap_or_default();
-            within(limit, before, amount)?;
+        let limit = of_peer.min(free);
+        let of_network = used.networks.get(&peer.network).copied().unwrap_or_default();
+        let of_connection = used.connections.get(&peer).copied().unwrap_or_default();
+        let fits = within(limit, of_network, amount)
+            && (peer.connection.is_none()
+                || within(limit.saturating_sub(of_network), of_connection, amount));
+        match fits {
+            true => Ok(()),
+            false if of_peer <= free => Err(OverLimit::Peer(of_peer)),
+            false => Err(OverLimit::All(all)),
         }
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -137,8 +159,8 @@ impl Drop for Charge {
 }
 
 /// Checks whether a limit permits an addition.
-fn within(limit: u64, used: u64, amount: u64) -> Result<(), OverLimit> {
-    used.checked_add(amount).filter(|sum| *sum <= limit).map(drop).ok_or(OverLimit(limit))
+fn within(limit: u64, used: u64, amount: u64) -> bool {
+    used.checked_add(amount).is_some_and(|sum| sum <= limit)
 }
 
 /// Subtracts an amount. A peer that uses nothing takes no memory.
@@ -170,7 +192,7 @@ mod tests {
     fn the_process_itself_may_use_everything() {
         let quota = Quota::new(Share { all: 2, peer: 1 });
         let all = fill(&quota, None);
-        assert_eq!((all.len(), quota.take(None, 1).err()), (2, Some(OverLimit(2))));
+        assert_eq!((all.len(), quota.take(None, 1).err()), (2, Some(OverLimit::All(2))));
         drop(all);
         assert_eq!(quota.used(), 0);
     }
@@ -198,6 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_of_a_member_may_use_the_share_of_its_peer() {
+        let quota = Quota::new(Share { all: 1_000, peer: 1_000 });
+        let member = Some(Peer { network: 1, connection: None });
+        assert_eq!(fill(&quota, member).len(), 500);
+    }
+
+    #[test]
+    fn a_refusal_names_the_configured_limit() {
+        let quota = Quota::new(Share { all: 100, peer: 40 });
+        let refusal = |peer| quota.take(peer, 1).err();
+        // A connection gets half of its peer's share.
+        let one = fill(&quota, peer(1, 0));
+        assert_eq!((one.len(), refusal(peer(1, 0))), (20, Some(OverLimit::Peer(40))));
+        let rest: Vec<_> =
+            (1..9).flat_map(|connection| fill(&quota, peer(1, connection))).collect();
+        assert_eq!((one.len() + rest.len(), refusal(peer(1, 9))), (40, Some(OverLimit::Peer(40))));
+        // The next peer is refused because of what all use together.
+        let other = fill(&quota, Some(Peer { network: 2, connection: None }));
+        assert_eq!((other.len(), refusal(peer(2, 1))), (30, Some(OverLimit::All(100))));
+    }
+
+    #[test]
     fn a_single_unit_always_fits() {
         let quota = Quota::new(Share { all: 1, peer: 1 });
         let one = quota.take(peer(1, 1), 1).unwrap();
@@ -214,7 +258,7 @@ mod tests {
         // It could not be taken again.
         assert!(quota.take(peer(9, 1), 50).is_err());
         let whole = Some(Peer { network: 1, connection: None });
-        assert_eq!(charge.resize(whole, 60), Err(OverLimit(100)));
+        assert_eq!(charge.resize(whole, 60), Err(OverLimit::All(100)));
         assert_eq!(quota.used(), 50 + others.len() as u64, "nothing has changed");
         assert_eq!(charge.resize(whole, 50), Ok(()));
         assert_eq!(charge.resize(whole, 20), Ok(()));

@@ -12,6 +12,9 @@ use crate::waiting::within;
 /// Why a process should get no calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unready {
+    /// The process has not joined its cluster yet.
+    #[error("the process has not joined its cluster yet")]
+    Starting,
     /// The store does not answer.
     #[error("the store does not answer")]
     Store,

@@ -2,12 +2,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_api::CallError;
 use shardwright_api::limits::HeldLimits;
+use shardwright_api::{CallError, LimitOption};
 use shardwright_contracts::Env;
 
 use crate::call::Call;
-use crate::quota::{Charge, OverLimit, Quota};
+use crate::quota::{Charge, Quota};
 
 /// The calls of a process that wait for a shard. Each peer has a share of their number and of
 /// their bytes.
@@ -32,9 +32,15 @@ impl Queue {
     pub(crate) fn enter(&self, call: &Call) -> Result<QueueSlot, CallError> {
         let peer = call.origin.as_ref().map(|origin| origin.peer());
         let one = self.calls.take(peer, 1);
-        let one = one.map_err(|OverLimit(limit)| CallError::QueueFull { limit })?;
+        let one = one.map_err(|over| {
+            let (all, peer) = (LimitOption::HeldCalls, LimitOption::HeldCallsPerAddress);
+            CallError::QueueFull(over.of(all, peer))
+        })?;
         let bytes = self.bytes.take(peer, call.payload.len() as u64);
-        let bytes = bytes.map_err(|OverLimit(limit)| CallError::Overloaded { limit })?;
+        let bytes = bytes.map_err(|over| {
+            let (all, peer) = (LimitOption::HeldBytes, LimitOption::HeldBytesPerAddress);
+            CallError::Overloaded(over.of(all, peer))
+        })?;
         Ok(QueueSlot { _call: one, _bytes: bytes })
     }
 
@@ -60,6 +66,7 @@ pub(crate) async fn within<T>(
 
 #[cfg(test)]
 mod tests {
+    use shardwright_api::Limit;
     use shardwright_api::limits::Share;
     use shardwright_placement::ObjectId;
 
@@ -85,7 +92,8 @@ mod tests {
         let queue = queue(Share { all: 2, peer: 2 }, Share { all: 9, peer: 9 });
         let enter = || queue.enter(&call(None));
         let (one, other) = (enter().unwrap(), enter().unwrap());
-        assert_eq!(enter().err(), Some(CallError::QueueFull { limit: 2 }));
+        let limit = Limit { option: LimitOption::HeldCalls, value: 2 };
+        assert_eq!(enter().err(), Some(CallError::QueueFull(limit)));
         drop(one);
         assert!(enter().is_ok());
         drop(other);
@@ -98,7 +106,8 @@ mod tests {
         let queue = Queue::new(limits);
         let held: Vec<_> = (0..10_050).map_while(|_| queue.enter(&call(Some(1))).ok()).collect();
         assert_eq!(held.len() as u64, limits.calls.peer);
-        let full = CallError::QueueFull { limit: limits.calls.peer };
+        let value = limits.calls.peer;
+        let full = CallError::QueueFull(Limit { option: LimitOption::HeldCallsPerAddress, value });
         assert_eq!(queue.enter(&call(Some(1))).err(), Some(full));
         let others: Vec<_> = (2..2_000).map(|other| queue.enter(&call(Some(other)))).collect();
         assert!(others.iter().all(Result::is_ok));
@@ -110,7 +119,8 @@ mod tests {
         let queue = queue(Share { all: 9, peer: 9 }, Share { all: 100, peer: 3 });
         let one = queue.enter(&call(Some(1))).unwrap();
         let over = queue.enter(&call(Some(1))).err();
-        assert_eq!(over, Some(CallError::Overloaded { limit: 3 }));
+        let limit = Limit { option: LimitOption::HeldBytesPerAddress, value: 3 };
+        assert_eq!(over, Some(CallError::Overloaded(limit)));
         assert_eq!(queue.len(), 1, "a refused call leaves nothing behind");
         assert!(queue.enter(&call(Some(2))).is_ok());
         drop(one);

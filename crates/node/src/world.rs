@@ -9,6 +9,7 @@ mod body;
 mod browser;
 mod client;
 mod connection;
+mod head;
 mod http;
 mod ingress;
 mod message;

@@ -21,9 +21,10 @@ fn any_call() -> impl Strategy<Value = Vec<u8>> {
 
 fn any_failure() -> impl Strategy<Value = Vec<u8>> {
     let numbers = (any::<Option<u64>>(), any::<Option<u64>>(), any::<[u64; 3]>());
-    (-1..80_i32, ".{0,8}", numbers).prop_map(|(code, node, (shard, fence, others))| {
+    let codes = (-1..80_i32, -1..9_i32);
+    (codes, ".{0,8}", numbers).prop_map(|((code, option), node, (shard, fence, others))| {
         let [retry_after_ms, size, limit] = others;
-        Failure { code, shard, fence, node, retry_after_ms, size, limit }.encode_to_vec()
+        Failure { code, shard, fence, node, retry_after_ms, size, limit, option }.encode_to_vec()
     })
 }
 

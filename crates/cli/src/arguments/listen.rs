@@ -20,10 +20,10 @@ pub(crate) struct ListenArguments {
     /// Accept at most N connections of one address [default: 256].
     #[arg(long, value_name = "N", value_parser = count())]
     connections_per_address: Option<u64>,
-    /// Run at most N calls of one gRPC connection at a time [default: 1024; 16384 for a node].
+    /// Run at most N calls of one gRPC connection at a time [default: 1024; 65536 for a node].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     streams: Option<u32>,
-    /// Keep at most BYTES of requests and unsent answers [default: 256 MiB; 512 MiB for a node].
+    /// Keep at most BYTES of requests and unsent answers [default: 256 MiB; 1 GiB for a node].
     #[arg(long, value_name = "BYTES", value_parser = count())]
     bytes_in_flight: Option<u64>,
     /// Keep at most BYTES of one address [default: 64 MiB; for a node, half of all].
@@ -45,7 +45,7 @@ pub(crate) struct ListenArguments {
     #[arg(long, value_name = "MS", default_value_t = ms(limits().handshake_timeout))]
     #[arg(value_parser = timeout())]
     handshake_timeout_ms: u64,
-    /// Close an HTTP connection that sends no complete headers within MS milliseconds.
+    /// Close an HTTP connection whose headers are incomplete MS milliseconds after their first byte.
     #[arg(long, value_name = "MS", default_value_t = ms(limits().header_timeout))]
     #[arg(value_parser = timeout())]
     header_timeout_ms: u64,
@@ -53,11 +53,11 @@ pub(crate) struct ListenArguments {
     #[arg(long, value_name = "MS", default_value_t = ms(limits().body_timeout))]
     #[arg(value_parser = timeout())]
     body_timeout_ms: u64,
-    /// Close a connection that does not read an answer within MS milliseconds.
+    /// Close a connection that accepts no part of an answer for MS milliseconds.
     #[arg(long, value_name = "MS", default_value_t = ms(limits().answer_timeout))]
     #[arg(value_parser = timeout())]
     answer_timeout_ms: u64,
-    /// Close a gRPC connection without calls after MS milliseconds.
+    /// Close a connection without calls after MS milliseconds.
     #[arg(long, value_name = "MS", default_value_t = ms(limits().idle_timeout))]
     #[arg(value_parser = timeout())]
     idle_timeout_ms: u64,
@@ -140,6 +140,7 @@ fn timeout() -> RangedU64ValueParser {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use shardwright_api::LimitOption;
 
     use super::*;
 
@@ -190,6 +191,18 @@ mod tests {
         ];
         assert_eq!(timeouts.map(ms), [10, 11, 12, 13, 14, 15, 16, 17]);
         assert_eq!(limits.streams_max, 3);
+    }
+
+    #[test]
+    fn every_limit_that_an_error_names_has_its_option() {
+        use clap::CommandFactory as _;
+
+        let command = Parsed::command();
+        let flags: Vec<_> = command.get_arguments().filter_map(|one| one.get_long()).collect();
+        for option in LimitOption::ALL {
+            let flag = option.name().strip_prefix("--");
+            assert!(flag.is_none_or(|flag| flags.contains(&flag)), "{option:?}");
+        }
     }
 
     #[test]

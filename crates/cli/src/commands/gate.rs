@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shardwright_node::limits::{HeldLimits, ListenLimits};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http};
-use shardwright_node::{Gate, GateOptions};
+use shardwright_node::{Gate, GateOptions, StartingService};
 use tokio::sync::watch;
 
 use crate::arguments::cluster::GateArguments;
@@ -27,6 +27,15 @@ pub(crate) async fn run(
     let http = bind(&arguments.http, network).await?;
     let web = http.local_addr()?.to_string();
     let mut signals = Signals::new()?;
+    // The gate may wait for its cluster. Meanwhile it is not ready and refuses calls.
+    let service = StartingService::new();
+    let (stop, stopped) = watch::channel(());
+    let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    let ingress = ingress(network, ListenLimits::GATE);
+    let (hosts, shared) = (arguments.host.clone(), Arc::clone(&ingress));
+    let http = serve_http(http, service.clone(), hosts, shared, until(stopped.clone()));
+    let mut http = tokio::spawn(http);
+    let mut grpc = tokio::spawn(serve_gate(grpc, service.clone(), ingress, until(stopped)));
     let cluster = tokio::select! {
         biased;
         () = signals.next() => return Ok(Exit::Interrupted),
@@ -36,13 +45,7 @@ pub(crate) async fn run(
     let options = GateOptions { held: network.held(HeldLimits::GATE) };
     let gate = Gate::open(cluster, address.clone(), transport, options).await?;
     drop(tokio::spawn(follow_notices(gate.notices(), json, format!("gate {address}"))));
-    let (stop, stopped) = watch::channel(());
-    let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
-    let ingress = ingress(network, ListenLimits::GATE);
-    let (service, hosts, shared) = (gate.service(), arguments.host.clone(), Arc::clone(&ingress));
-    let http = serve_http(http, service, hosts, shared, until(stopped.clone()));
-    let mut http = tokio::spawn(http);
-    let mut grpc = tokio::spawn(serve_gate(grpc, gate.service(), ingress, until(stopped)));
+    service.joined(gate.service());
     let line = format!("gate {address} accepts calls for cluster {name}; HTTP: {web}");
     let fields = [("address", address.as_str()), ("http", web.as_str()), ("cluster", name)];
     write_event(json, "open", &line, &fields)?;

@@ -7,7 +7,7 @@ use shardwright_cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_node::limits::{HeldLimits, ListenLimits};
 use shardwright_node::world::{GrpcTransport, serve_node};
-use shardwright_node::{HostOptions, Node, NodeOptions, NodeState};
+use shardwright_node::{HostOptions, Node, NodeOptions, NodeState, StartingService};
 use shardwright_placement::{Member, NodeAddress, ShardInfo};
 use tokio::sync::oneshot;
 
@@ -37,6 +37,12 @@ pub(crate) async fn run(
     // A node that cannot listen must not create a cluster.
     let own = arguments.address.as_ref();
     let (listener, address) = listen(&arguments.listen, own, network).await?;
+    // The start may wait. Until then a gate gets a refusal, and retries.
+    let service = StartingService::new();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ingress = ingress(network, ListenLimits::NODE);
+    let stopped = async { drop(stopped.await) };
+    let mut server = tokio::spawn(serve_node(listener, service.clone(), ingress, stopped));
     let cluster = open(store, &arguments.cluster, Missing::Create).await?;
     let counters = counters(&cluster);
     let mut signals = Signals::new()?;
@@ -58,10 +64,7 @@ pub(crate) async fn run(
         () = signals.next() => return Ok(Exit::Interrupted),
         started = starting => started?,
     };
-    let (stop, stopped) = oneshot::channel::<()>();
-    let ingress = ingress(network, ListenLimits::NODE);
-    let stopped = async { drop(stopped.await) };
-    let mut server = tokio::spawn(serve_node(listener, node.service(), ingress, stopped));
+    service.joined(node.service());
     let line = format!("node {address} has joined cluster {name} and serves counters");
     write_event(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
     let following = tokio::spawn(follow(node.state(), followed, json, address.clone()));

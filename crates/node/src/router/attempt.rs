@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use shardwright_contracts::{Env, FenceEpoch};
 use shardwright_placement::{NodeAddress, Retry, Route};
 
 use super::{Router, Waiting};
-use crate::call::Call;
+use crate::call::{Call, Origin};
 
 /// A node that refused a call, and the fence of its claim at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Router {
         waiting.queue_slot = None;
         let call = Call { fence, timeout, ..call.clone() };
         let answer = match (&refusal.node, local) {
-            (Some(node), _) => self.transport.call(node, call).await,
+            (Some(node), _) => self.send(node, call, waiting.deadline).await,
             (None, Some((_, host))) => host.serve(call).await,
             (None, None) => Err(CallError::NotServing),
         };
@@ -93,9 +94,45 @@ impl Router {
         }
     }
 
+    /// Sends a call to another node.
+    ///
+    /// If the caller is gone, the node may still run the call. So the call counts for the share of
+    /// its peer until its deadline. Otherwise a client could fill nodes with abandoned calls.
+    async fn send(
+        &self,
+        node: &NodeAddress,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<Bytes, CallError> {
+        let mut sent = Sent { env: self.cluster.env(), origin: call.origin.clone(), deadline };
+        let answer = self.transport.call(node, call).await;
+        sent.origin = None;
+        answer
+    }
+
     /// Whether a failed call is retried. It surely was not executed then.
     fn is_retried(&self, error: &CallError) -> bool {
         error.is_elsewhere() && !self.cluster.config().strict
+    }
+}
+
+/// A call without an answer.
+struct Sent<'a> {
+    env: &'a Arc<dyn Env>,
+    /// Counts the call while it exists.
+    origin: Option<Arc<Origin>>,
+    deadline: Duration,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let Some(origin) = self.origin.take() else { return };
+        let (env, left) =
+            (Arc::clone(self.env), self.deadline.saturating_sub(self.env.monotonic()));
+        self.env.spawn(Box::pin(async move {
+            env.sleep(left).await;
+            drop(origin);
+        }));
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::limits::{HeldLimits, Share};
-use shardwright_api::{CallError, UnknownWhy};
+use shardwright_api::{CallError, Limit, LimitOption, UnknownWhy};
 use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
 
@@ -131,7 +131,8 @@ async fn the_number_of_calls_held_by_a_gate_is_limited() {
         let shard = world.config.sharding.hashed(id);
         Err(CallError::Unclaimed { shard, retry_after_ms: 60_000 })
     };
-    let full = Err(CallError::QueueFull { limit: 2 });
+    let limit = Limit { option: LimitOption::HeldCalls, value: 2 };
+    let full = Err(CallError::QueueFull(limit));
     assert_eq!(answers, [unclaimed("x"), unclaimed("y"), full]);
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use shardwright_api::limits::{HeldLimits, Share};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::HandoverTimeouts;
 use tokio::task::JoinHandle;
@@ -176,6 +177,38 @@ async fn a_leaving_node_waits_for_a_slow_call_after_its_timeout() {
     let took = world.env.monotonic() - began;
     assert!(took > 9 * second && took < 11 * second, "{took:?}");
     assert!(slow.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_holds_the_calls_that_a_node_cannot_hold() {
+    let world = World::new().await;
+    let few = HeldLimits { calls: Share { all: 9, peer: 9 }, ..HeldLimits::NODE };
+    let options = || NodeOptions { held: few, ..NodeOptions::default() };
+    let node = async |name| world.node_with(name, options(), world.network.clone() as _).await;
+    let nodes = [node("a").await, node("b").await];
+    world.settle(2).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let shard = nodes[0].node.shards()[0];
+    let slow = begin_slow(&gate, shard, 190);
+    world.sleep_ms(10).await;
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    world.sleep_ms(10).await;
+    let calls: Vec<_> = (0..100)
+        .map(|number| {
+            let id = format!("shard#{}/{number}", shard.as_raw());
+            let (gate, call) = (Arc::clone(&gate), call(&id, "add"));
+            tokio::spawn(async move { gate.call(call).await })
+        })
+        .collect();
+    world.sleep_ms(10).await;
+    assert!(calls.iter().all(|call| !call.is_finished()), "all are held");
+    assert_eq!((nodes[0].node.held(), gate.held()), (9, 91));
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "1");
+    }
+    assert!(slow.await.unwrap().is_ok());
+    assert_eq!(world.holder_of(shard), address("b"));
 }
 
 #[tokio::test(start_paused = true)]

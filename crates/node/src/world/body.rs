@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use shardwright_api::limits::{MAX_MESSAGE_SIZE, MAX_PAYLOAD_SIZE};
+use shardwright_api::limits::{ANSWER_PART_SIZE, MAX_MESSAGE_SIZE, MAX_PAYLOAD_SIZE};
 use shardwright_api::{CallError, status_of_error};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
@@ -197,14 +197,24 @@ impl Body for RequestBody {
 }
 
 /// The body of an answer. Its bytes count until they are sent.
+///
+/// It is sent in small parts, so that a slow peer shows progress.
 pub(super) struct AnswerBody<B> {
     body: B,
+    /// What follows of the current frame.
+    rest: Bytes,
     answering: Answering,
 }
 
 impl<B> AnswerBody<B> {
     pub(super) const fn new(body: B, answering: Answering) -> Self {
-        Self { body, answering }
+        Self { body, rest: Bytes::new(), answering }
+    }
+
+    /// The next part of the current frame.
+    fn next_part(&mut self) -> Frame<Bytes> {
+        let bytes = self.rest.split_to(self.rest.len().min(ANSWER_PART_SIZE));
+        Frame::data(Bytes::from_owner(Unsent { bytes, _answering: self.answering.clone() }))
     }
 }
 
@@ -228,17 +238,31 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let unsent =
-            |bytes: Bytes| Bytes::from_owner(Unsent { bytes, _answering: self.answering.clone() });
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(unsent))))
+        // A server polls for what it can send.
+        self.answering.progress();
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)).transpose()? {
+                None => return Poll::Ready(None),
+                Some(frame) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+            }
+        }
+        Poll::Ready(Some(Ok(self.next_part())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower().saturating_add(rest));
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
     }
 }

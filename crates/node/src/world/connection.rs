@@ -1,13 +1,13 @@
 //! One connection: its requests in flight, and when it is closed.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, interval_at, sleep};
+use tokio::time::{Instant, interval_at, sleep, sleep_until};
 
 use super::ingress::Ingress;
 use crate::call::Origin;
@@ -26,8 +26,10 @@ pub(super) struct Connection {
     /// Complete requests of which no answer is sent yet.
     calls: AtomicU64,
     no_call: Notify,
-    /// Held by the answers of the current period.
+    /// Held by the answers that progressed in the current period.
     period: Mutex<Arc<()>>,
+    /// Since when the head of an HTTP request is incomplete.
+    head: watch::Sender<Option<Instant>>,
 }
 
 /// A request in flight.
@@ -37,11 +39,12 @@ pub(super) struct Turn {
     is_call: AtomicBool,
 }
 
-/// An answer that is being sent. Until then it counts for its peer.
+/// An answer, or a part of it, that is being sent. Until then it counts for its peer.
 #[derive(Clone)]
 pub(super) struct Answering {
-    _turn: Arc<Turn>,
-    _period: Arc<()>,
+    turn: Arc<Turn>,
+    /// The period of the last progress.
+    period: Arc<()>,
 }
 
 impl Connection {
@@ -61,6 +64,7 @@ impl Connection {
             calls: AtomicU64::new(0),
             no_call: Notify::new(),
             period: Mutex::default(),
+            head: watch::Sender::new(None),
         }
     }
 
@@ -75,10 +79,43 @@ impl Connection {
 
     /// Begins a request.
     pub(super) fn begin(self: &Arc<Self>) -> Arc<Turn> {
+        self.head.send_if_modified(|since| since.take().is_some());
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let origin = Arc::new(Origin::new(self.peer, self.ingress.byte_quota()));
         Arc::new(Turn { connection: Arc::clone(self), origin, is_call: AtomicBool::new(false) })
+    }
+
+    /// The head of an HTTP request begins, unless the received bytes belong to an earlier request.
+    pub(super) fn head_begins(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            self.head.send_if_modified(|since| {
+                let is_first = since.is_none();
+                since.get_or_insert_with(Instant::now);
+                is_first
+            });
+        }
+    }
+
+    /// Waits until the head of a request is late.
+    async fn head_late(&self) {
+        let timeout = self.ingress.limits().header_timeout;
+        let mut head = self.head.subscribe();
+        loop {
+            let since = *head.borrow_and_update();
+            let late = async {
+                match since {
+                    Some(since) => sleep_until(since + timeout).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // The sender lives as long as this connection.
+                _ = head.changed() => {}
+                () = late => return,
+            }
+        }
     }
 
     /// Waits until no call is in progress.
@@ -93,14 +130,17 @@ impl Connection {
         }
     }
 
-    /// Starts a period, and returns the one before. It is stalled as long as answers hold it.
+    /// Starts a period, and returns the one before. Answers that hold it have not progressed since.
     fn next_period(&self) -> Arc<()> {
-        let mut period = self.period.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *period, Arc::new(()))
+        std::mem::replace(&mut *self.period(), Arc::new(()))
     }
 
-    /// Closes the connection when it should end early: without requests, with answers that are not
-    /// read, or some time after `stop`.
+    fn period(&self) -> MutexGuard<'_, Arc<()>> {
+        self.period.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the connection when it should end early: without requests, with late headers, with
+    /// answers that are not read, or some time after `stop`.
     pub(super) async fn run<C, T>(
         self: Arc<Self>,
         connection: C,
@@ -115,6 +155,7 @@ impl Connection {
             biased;
             _ = &mut connection => return,
             () = self.stalled() => return,
+            () = self.head_late() => return,
             // The sender is dropped.
             _ = stop.changed() => {}
             () = self.idle() => {}
@@ -132,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Waits until an answer was not read for a whole period.
+    /// Waits until the peer has accepted no part of an answer for a whole period.
     async fn stalled(&self) {
         let period = self.ingress.limits().answer_timeout;
         let mut ticks = interval_at(Instant::now() + period, period);
@@ -180,8 +221,15 @@ impl Turn {
 
     /// Begins to send the answer.
     pub(super) fn answer(self: Arc<Self>) -> Answering {
-        let period = self.connection.period.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Answering { _turn: self, _period: period }
+        let period = self.connection.period().clone();
+        Answering { turn: self, period }
+    }
+}
+
+impl Answering {
+    /// The peer accepts the next part.
+    pub(super) fn progress(&mut self) {
+        self.period = self.turn.connection.period().clone();
     }
 }
 

@@ -23,7 +23,7 @@ use futures_util::StreamExt as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
-use shardwright_api::limits::{ListenLimits, MAX_HEADER_SIZE, MAX_HEADERS, MAX_TIMEOUT};
+use shardwright_api::limits::{MAX_HEADER_SIZE, MAX_HEADERS, MAX_TIMEOUT};
 use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
 use shardwright_api::{CallError, Effect, code, error_of_status};
 use tokio::net::TcpListener;
@@ -32,7 +32,8 @@ use tonic::Status;
 use super::body::Framing;
 use super::browser::{self, Refusal};
 use super::connection::Turn;
-use super::ingress::{Ingress, accept};
+use super::head::HeadTimer;
+use super::ingress::{Accepted, Ingress, accept};
 use super::metered::{Metered, answer};
 use super::{message, timeout};
 use crate::call::Call;
@@ -52,21 +53,22 @@ pub async fn serve_http(
     ingress: Arc<Ingress>,
     stop: impl Future<Output = ()>,
 ) {
-    let limits = *ingress.limits();
     let routes = routes(service, hosts.into());
-    accept(listener, ingress, stop, |stream, connection, closing| {
+    accept(listener, Accepted::Clients, ingress, stop, |stream, connection, closing| {
         let service = Metered::new(routes.clone(), Arc::clone(&connection), Framing::Header);
-        let running = builder(&limits).serve_connection(TokioIo::new(stream), service);
+        let io = TokioIo::new(HeadTimer::new(stream, Arc::clone(&connection)));
+        let running = builder().serve_connection(io, service);
         connection.run(running, http1::Connection::graceful_shutdown, closing)
     })
     .await;
 }
 
-fn builder(limits: &ListenLimits) -> http1::Builder {
+fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
+    // Its own timeout would also run between two requests.
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        .header_read_timeout(None)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_SIZE);
     builder

@@ -22,6 +22,16 @@ use crate::quota::{Peer, Quota};
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The processes that a listener accepts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Accepted {
+    /// Clients. Each connection has a part of the share of its address.
+    Clients,
+    /// Members of the cluster. A gate sends the calls of all its clients on one connection, so a
+    /// connection may use the whole share.
+    Members,
+}
+
 /// The limits of a process that listens, and what its connections use of them.
 #[derive(Debug)]
 pub struct Ingress {
@@ -70,10 +80,18 @@ impl Ingress {
     }
 
     /// Registers a connection, unless its peer has too many.
-    fn admit(self: &Arc<Self>, stream: &TcpStream, from: SocketAddr) -> Option<Connection> {
+    fn admit(
+        self: &Arc<Self>,
+        stream: &TcpStream,
+        from: SocketAddr,
+        accepted: Accepted,
+    ) -> Option<Connection> {
         let network = network_of(from.ip());
         let charge = self.connections.take(Some(Peer { network, connection: None }), 1).ok()?;
-        let connection = Some(self.next.fetch_add(1, Ordering::Relaxed));
+        let connection = match accepted {
+            Accepted::Clients => Some(self.next.fetch_add(1, Ordering::Relaxed)),
+            Accepted::Members => None,
+        };
         let local = stream.local_addr().ok()?;
         stream.set_nodelay(true).ok()?;
         Some(Connection::new(Arc::clone(self), Peer { network, connection }, local, charge))
@@ -98,6 +116,7 @@ fn network_of(address: IpAddr) -> u128 {
 /// `serve` runs one connection. Its receiver changes when the listener stops.
 pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
+    accepted: Accepted,
     ingress: Arc<Ingress>,
     stop: impl Future<Output = ()>,
     serve: impl Fn(TcpStream, Arc<Connection>, watch::Receiver<()>) -> F,
@@ -107,16 +126,16 @@ pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
     let mut stop = pin!(stop);
     let mut pause = PAUSE;
     loop {
-        let accepted = tokio::select! {
+        let next = tokio::select! {
             biased;
             () = &mut stop => break,
             Some(_) = running.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            next = listener.accept() => next,
         };
-        match accepted {
+        match next {
             Ok((stream, from)) => {
                 pause = PAUSE;
-                if let Some(connection) = ingress.admit(&stream, from) {
+                if let Some(connection) = ingress.admit(&stream, from, accepted) {
                     running.spawn(serve(stream, Arc::new(connection), closed.clone()));
                 }
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message as _;
 use shardwright_api::limits::{
     CONNECTION_WINDOW, ListenLimits, MAX_HEADER_SIZE, MAX_LOADS_SIZE, MAX_MESSAGE_SIZE,
     MAX_PENDING_RESETS, STREAM_WINDOW,
@@ -21,7 +22,7 @@ use tonic::{Extensions, Request, Response, Status};
 
 use super::body::{Framing, RequestBody};
 use super::connection::Turn;
-use super::ingress::{Ingress, accept};
+use super::ingress::{Accepted, Ingress, accept};
 use super::metered::{Metered, answer};
 use super::{message, timeout as call_timeout};
 use crate::call::Origin;
@@ -41,7 +42,7 @@ pub async fn serve_node(
     let service = node::node_server::NodeServer::new(Peers(service))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_LOADS_SIZE);
-    serve(listener, service, ingress, stop).await;
+    serve(listener, Accepted::Members, service, ingress, stop).await;
 }
 
 /// Serves calls of clients until `stop` is ready, and finishes running calls within the limits of
@@ -55,11 +56,12 @@ pub async fn serve_gate(
     let service = gate::gate_server::GateServer::new(Clients(service))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
-    serve(listener, service, ingress, stop).await;
+    serve(listener, Accepted::Clients, service, ingress, stop).await;
 }
 
 async fn serve<S>(
     listener: TcpListener,
+    accepted: Accepted,
     service: S,
     ingress: Arc<Ingress>,
     stop: impl Future<Output = ()>,
@@ -71,7 +73,7 @@ async fn serve<S>(
     S::Future: Send + 'static,
 {
     let limits = *ingress.limits();
-    accept(listener, ingress, stop, |stream, connection, mut closing| {
+    accept(listener, accepted, ingress, stop, |stream, connection, mut closing| {
         let service = Metered::new(service.clone(), Arc::clone(&connection), Framing::Prefix);
         async move {
             let io = tokio::select! {
@@ -135,9 +137,14 @@ impl node::node_server::Node for Peers {
 
     async fn loads(
         &self,
-        _request: Request<node::LoadsRequest>,
+        request: Request<node::LoadsRequest>,
     ) -> Result<Response<node::LoadsResponse>, Status> {
-        Ok(Response::new(message::to_loads(self.0.loads())))
+        let loads = message::to_loads(self.0.loads());
+        if let Some(origin) = origin(request.extensions()) {
+            let counted = origin.count_answer(loads.encoded_len() as u64);
+            counted.map_err(|full| status_of_error(&full))?;
+        }
+        Ok(Response::new(loads))
     }
 }
 

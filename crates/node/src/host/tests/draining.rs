@@ -43,7 +43,8 @@ async fn the_number_of_held_calls_is_limited() {
     let one = world.begin(call("shard#5/x", "count")).await;
     let other = world.begin(call("shard#5/y", "count")).await;
     let third = world.call("shard#5/z", "count").await;
-    assert_eq!(third, Err(CallError::QueueFull { limit: 2 }));
+    let limit = Limit { option: LimitOption::HeldCalls, value: 2 };
+    assert_eq!(third, Err(CallError::QueueFull(limit)));
     world.slot().set_admitting(true);
     assert!(one.await.unwrap().is_ok() && other.await.unwrap().is_ok());
 }
@@ -110,7 +111,8 @@ async fn a_call_that_waits_for_a_transition_takes_a_queue_slot() {
     let one = world.begin(call("shard#5/x", "count")).await;
     let other = world.begin(call("shard#5/y", "count")).await;
     let third = world.call("shard#5/z", "count").await;
-    assert_eq!(third, Err(CallError::QueueFull { limit: 2 }));
+    let limit = Limit { option: LimitOption::HeldCalls, value: 2 };
+    assert_eq!(third, Err(CallError::QueueFull(limit)));
     drop(transition);
     assert!(one.await.unwrap().is_ok() && other.await.unwrap().is_ok());
 }

@@ -156,7 +156,8 @@ async fn the_queue_of_an_object_is_limited_and_separate() {
         waiting.push(world.begin(call("shard#5/x", "count")).await);
     }
     let fifth = world.call("shard#5/x", "count").await;
-    assert_eq!(fifth, Err(CallError::QueueFull { limit: 3 }));
+    let limit = Limit { option: LimitOption::CallsPerObject, value: 3 };
+    assert_eq!(fifth, Err(CallError::QueueFull(limit)));
     // Both slots for held calls are still free.
     world.slot().set_admitting(false);
     let held = [

@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
+mod peers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use prost::Message as _;
 use shardwright_api::limits::{MAX_MESSAGE_SIZE, REQUEST_OVERHEAD, Share};
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::wire::gate::{CallRequest, DeleteRequest};
-use shardwright_api::{CallError, UnknownWhy, error_of_status};
+use shardwright_api::{CallError, Limit, LimitOption, UnknownWhy, error_of_status};
 use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_engine::TokioEnv;
 use shardwright_node::limits::ListenLimits;
@@ -117,6 +119,10 @@ impl<S: Store + Clone> World<S> {
     }
 
     async fn node(&self) -> Server {
+        self.node_on(Ingress::new(ListenLimits::NODE)).await
+    }
+
+    async fn node_on(&self, ingress: Arc<Ingress>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let types = ObjectTypes::new().with("Echo", Echo);
@@ -128,7 +134,7 @@ impl<S: Store + Clone> World<S> {
         let service = node.service();
         let task = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            serve_node(listener, service, Ingress::new(ListenLimits::NODE), stopped).await;
+            serve_node(listener, service, ingress, stopped).await;
         });
         Server { node, stop, task }
     }
@@ -508,7 +514,8 @@ async fn the_head_of_a_request_counts() {
     let ingress = Ingress::new(ListenLimits { bytes, ..ListenLimits::GATE });
     let mut client = client_of(&gate, Arc::clone(&ingress)).await;
     let refused = error(&mut client, request("x", "echo", "")).await;
-    assert_eq!(refused, CallError::Overloaded { limit });
+    let over = Limit { option: LimitOption::BytesInFlight, value: limit };
+    assert_eq!(refused, CallError::Overloaded(over));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (service, shared, stop) = (gate.service(), Arc::clone(&ingress), std::future::pending());
