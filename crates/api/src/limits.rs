@@ -79,7 +79,8 @@ pub struct ListenLimits {
     pub header_timeout: Duration,
     /// Timeout of the body of a request.
     pub body_timeout: Duration,
-    /// A connection is closed if its peer does not accept the next 16 KiB of an answer in this time.
+    /// A connection is closed if its peer does not accept the next 16 KiB of an answer within this
+    /// time.
     pub answer_timeout: Duration,
     /// A connection without calls for this time is closed.
     pub idle_timeout: Duration,
@@ -121,7 +122,8 @@ pub const MAX_HEADER_SIZE: usize = 16 << 10;
 pub const REQUEST_OVERHEAD: u64 = 4 << 10;
 /// Maximum number of headers of an HTTP request.
 pub const MAX_HEADERS: usize = 64;
-/// Maximum streams of a connection that its peer has reset and the server has not yet dropped.
+/// Maximum streams of a client's connection that the client has reset and the server has not yet
+/// dropped.
 pub const MAX_PENDING_RESETS: usize = 20;
 /// Receive window of one stream, in bytes.
 pub const STREAM_WINDOW: u32 = 1 << 20;

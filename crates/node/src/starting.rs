@@ -7,8 +7,8 @@ use crate::call::Call;
 use crate::readiness::Unready;
 use crate::transport::{BoxFuture, CallService, ShardLoad};
 
-/// The service of a process that may have to wait before it joins its cluster. Until then it refuses
-/// calls, and is not ready.
+/// The service of a process that may have to wait before it joins its cluster. Until then it
+/// refuses calls, and is not ready.
 ///
 /// A listener without a service would accept connections and answer nothing.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use shardwright_store::testing::EtcdCluster;
 
 use crate::hostile::{GOOD, add_head, http};
-use crate::server::{Server, wait_until_ready};
+use crate::server::Server;
 use crate::support::{Site, wait_until};
 
 /// A port that is free at the moment.
@@ -48,19 +48,20 @@ async fn a_gate_that_waits_for_its_cluster_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_waits_to_join_fails_no_call() {
+    // Only the end of its session shows this store that a process was killed.
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = format!("etcd://{}", etcd.address(0).unwrap());
     let site = Site::new();
     let port = free_port();
-    let node = ["node", "--listen", &port, "--session-ms", "4000"];
+    let node = ["node", "--store", &store, "--listen", &port, "--session-ms", "4000"];
     let first = Server::start(&site, &node);
-    let gate = Server::start(&site, &["gate"]);
-    wait_until_ready(&site, 1);
+    let gate = Server::start(&site, &["gate", "--store", &store]);
     let web: SocketAddr = gate.http.as_ref().unwrap().parse().unwrap();
     assert_eq!(http(GOOD, web, &add_head(web), b"1").await.0, 200);
     first.signal(Signal::KILL);
     drop(first);
     // The next process has the same address, and waits for the session of the first to expire.
-    let second = site.command(&node).stdout(Stdio::null()).spawn().unwrap();
-    let second = Killed(second);
+    let second = Killed(site.command(&node).stdout(Stdio::null()).spawn().unwrap());
     wait_until(|| TcpStream::connect(&port).is_ok());
     let (status, body) = http(GOOD, web, &add_head(web), b"1").await;
     assert_eq!((status, body.as_str()), (200, "2"));

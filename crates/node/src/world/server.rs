@@ -82,7 +82,7 @@ async fn serve<S>(
                 io = timeout(limits.handshake_timeout, handshake(stream)) => io,
             };
             let Ok(Ok(io)) = io else { return };
-            let running = builder(&limits).serve_connection(TokioIo::new(io), service);
+            let running = builder(&limits, accepted).serve_connection(TokioIo::new(io), service);
             let close = http2::Connection::graceful_shutdown;
             connection.run(running, close, closing).await;
         }
@@ -102,12 +102,17 @@ async fn handshake(stream: TcpStream) -> io::Result<impl AsyncRead + AsyncWrite 
     Ok(tokio::io::join(PREFACE.chain(read), write))
 }
 
-fn builder(limits: &ListenLimits) -> http2::Builder<TokioExecutor> {
+fn builder(limits: &ListenLimits, accepted: Accepted) -> http2::Builder<TokioExecutor> {
+    let resets_max = match accepted {
+        Accepted::Clients => MAX_PENDING_RESETS,
+        // A gate forwards the resets of its clients. They must not end the connection of all.
+        Accepted::Members => limits.streams_max as usize,
+    };
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
-        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_pending_accept_reset_streams(resets_max)
         .max_header_list_size(MAX_HEADER_SIZE as u32)
         .keep_alive_interval(limits.ping_timeout)
         .keep_alive_timeout(limits.ping_timeout)

@@ -52,7 +52,7 @@ async fn client_from(from: u8, to: SocketAddr) -> GateClient<Channel> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_calls_leave_room_at_a_node_for_other_clients_of_their_gate() {
+async fn slow_calls_leave_room_for_other_clients_of_their_gate() {
     // More than the bytes of one call.
     let unit = REQUEST_OVERHEAD + 300;
     let world = World::new();
