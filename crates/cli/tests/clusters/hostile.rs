@@ -93,7 +93,7 @@ pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("the condition holds");
+    timeout(PATIENCE, waiting).await.unwrap();
 }
 
 pub(crate) async fn connect(from: &str, to: SocketAddr) -> std::io::Result<TcpStream> {
@@ -327,7 +327,7 @@ impl UnfinishedMessages {
     pub(crate) async fn refused(self) -> usize {
         let mut refused = 0;
         for message in self.0 {
-            let status = timeout(PATIENCE, message).await.expect("an answer").unwrap().unwrap();
+            let status = timeout(PATIENCE, message).await.unwrap().unwrap().unwrap();
             let is_overloaded = status == tonic::Code::ResourceExhausted as u32;
             assert!(is_overloaded || status == tonic::Code::DeadlineExceeded as u32, "{status}");
             refused += usize::from(is_overloaded);
