@@ -217,7 +217,7 @@ async fn read_answer(stream: &mut TcpStream) {
         let mut part = [0; 1_024];
         let read = timeout(PATIENCE, stream.read(&mut part)).await.unwrap().unwrap();
         assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
-        answer.extend_from_slice(&part[..read]);
+        answer.extend(part.iter().take(read));
     }
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&answer));
 }
@@ -226,7 +226,7 @@ async fn read_answer(stream: &mut TcpStream) {
 async fn read_end(stream: &mut TcpStream) {
     let mut byte = [0];
     // Reset, or at its end.
-    let end = timeout(PATIENCE, stream.read(&mut byte)).await.expect("the connection is closed");
+    let end = timeout(PATIENCE, stream.read(&mut byte)).await.unwrap();
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
 }
 
