@@ -301,7 +301,8 @@ impl CallLog {
         Ok(())
     }
 
-    /// A reported run may have been deleted by an earlier collection: the list of runs may be stale.
+    /// An earlier collection may have deleted a reported run, because the list of runs may be
+    /// stale.
     fn judge_collected(&self, runs: &[RunAddress]) -> Result<(), Finding> {
         for RunAddress { tenant, run } in runs {
             if !self.gone.contains_key(&(*tenant, *run)) {

@@ -48,9 +48,9 @@ impl CallLog {
         Ok(())
     }
 
-    /// Whether two calls may have made the same change in the same millisecond: two acquisitions for
-    /// one worker, or two calls with one operation id. Both commits have the same bytes then, so a
-    /// call whose answer was lost finds its change stored, whichever of the two was applied.
+    /// Whether two calls may have made the same change in the same millisecond: two acquisitions
+    /// for one worker, or two calls with one operation id. Both commits have the same bytes then,
+    /// so a call whose answer was lost finds its change stored, whichever of the two was applied.
     fn was_requested_twice(&self, event: &StateTransitionEvent) -> bool {
         let address = (event.tenant, event.run);
         let Some(at_ms) = self.decided_at_ms(event) else { return false };
