@@ -42,8 +42,8 @@ pub enum ClusterOpenError {
     /// The cluster does not exist, and opening it does not create it.
     #[error("the cluster does not exist")]
     NotThere,
-    /// Records of a deleted cluster are left.
-    #[error("a cluster of this name was deleted in part; delete it again before it is created")]
+    /// A deletion has begun and not ended.
+    #[error("the cluster was deleted in part; delete it again to complete that")]
     Remains,
     /// The store cannot be used.
     #[error(transparent)]
@@ -123,6 +123,9 @@ pub enum JoinError {
     /// The text format cannot store weights.
     #[error("a cluster that is stored as text supports only weight 1")]
     Weight,
+    /// The cluster is being deleted. The deletion is refused if a process has joined before it.
+    #[error("the cluster is being deleted")]
+    BeingDeleted,
     /// The cluster was deleted, or created again with other numbers, since it was opened.
     #[error("the cluster was deleted after this process opened it; restart the process")]
     Deleted,

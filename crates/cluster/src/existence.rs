@@ -1,31 +1,113 @@
-//! Creating and deleting a cluster.
+//! Whether a cluster exists, and its creation.
 //!
-//! The plan record decides whether a cluster exists. Every join compares it. So once it is deleted,
-//! no node and no gate can become a member. A new plan is written only where nothing of an earlier
-//! cluster is left.
+//! Two records decide it. The plan record exists from the creation to the last commit of a deletion.
+//! The deletion record is written by every deletion, also by an unfinished one, and remains after
+//! it. A join compares both at the revisions that show the cluster, so a deleted cluster gets no
+//! members. A text cluster of another program may have no plan record. Its deletion changes the
+//! deletion record all the same.
 
-use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use shardwright_contracts::InfraError;
+use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_engine::codec::Record;
-use shardwright_engine::setup::{self, ensure, load, set_up};
-use shardwright_engine::transact::{self, Driver, Settled, Tries};
+use shardwright_engine::setup::set_up;
+use shardwright_engine::transact::{Decided, Decision, Driver, Read, Transaction};
 use shardwright_engine::{Operation, fault, listing, operation};
-use shardwright_placement::NodeAddress;
-use shardwright_store::{AnyStore, Commit, CommitBuilder, Expect, Key, Store, Versioned};
+use shardwright_store::{
+    AnyStore, Commit, CommitBuilder, Conflict, Expect, Key, Revision, Store, Versioned,
+};
 
-use super::error::{ClusterCreateError, ClusterDeleteError, ClusterOpenError};
+use super::error::{ClusterCreateError, ClusterOpenError, JoinError};
 use super::handle::{Cluster, agree, plan_of};
 use super::options::{ClusterOptions, FoundCluster, find};
 use crate::keys::{ClusterKey, ClusterKeys};
-use crate::records::ClusterPlanRecord;
+use crate::records::{ClusterDeletionRecord, ClusterPlanRecord};
 
-const DELETE: Operation = operation!("cluster.delete");
-/// Keys per commit of a deletion.
-const BATCH: usize = 64;
+const OPEN: Operation = operation!("cluster.open");
+const JOIN: Operation = operation!("cluster.join");
+
+/// The two records that decide whether a cluster exists, with their revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Existence {
+    pub(super) plan: Option<(ClusterPlanRecord, Revision)>,
+    pub(super) deletion: Option<(ClusterDeletionRecord, Revision)>,
+}
+
+impl Existence {
+    /// Loads both at one revision, which may be outdated. Returns that revision as well.
+    pub(super) async fn load(
+        store: &AnyStore,
+        keys: &ClusterKeys,
+        operation: Operation,
+    ) -> Result<(Self, Revision), InfraError> {
+        let (found, revision) = listing::load_all(store, &both(keys), operation).await?;
+        Ok((Self::decode(found.each_ref().map(Option::as_ref), operation)?, revision))
+    }
+
+    /// What a commit that compared both has found.
+    fn in_conflict(keys: &ClusterKeys, conflict: &Conflict) -> Result<Self, InfraError> {
+        let found = both(keys).map(|key| {
+            let found = conflict.found.iter().find(|(found, _)| *found == key);
+            found.and_then(|(_, found)| found.as_ref())
+        });
+        Self::decode(found, JOIN)
+    }
+
+    fn decode(
+        [plan, deletion]: [Option<&Versioned>; 2],
+        operation: Operation,
+    ) -> Result<Self, InfraError> {
+        Ok(Self { plan: decode(plan, operation)?, deletion: decode(deletion, operation)? })
+    }
+
+    /// The lowest fence of the cluster. All fences of deleted clusters of its name are below.
+    pub(super) fn floor(&self) -> FenceEpoch {
+        self.deletion.map_or(FenceEpoch::INITIAL, |(deletion, _)| deletion.floor)
+    }
+
+    /// Whether a deletion has begun and not ended.
+    pub(super) fn is_being_deleted(&self) -> bool {
+        self.deletion.is_some_and(|(deletion, _)| deletion.unfinished)
+    }
+
+    /// Makes a commit compare both records.
+    pub(super) fn compare_in(&self, keys: &ClusterKeys, commit: CommitBuilder) -> CommitBuilder {
+        let [plan, deletion] = both(keys);
+        let expect = |at: Option<Revision>| at.map_or(Expect::Absent, Expect::At);
+        commit
+            .expect(plan, expect(self.plan.map(|(_, at)| at)))
+            .expect(deletion, expect(self.deletion.map(|(_, at)| at)))
+    }
+}
+
+fn both(keys: &ClusterKeys) -> [Key; 2] {
+    [ClusterKey::Plan, ClusterKey::Deletion].map(|key| keys.key(&key))
+}
+
+fn decode<T: Record>(
+    found: Option<&Versioned>,
+    operation: Operation,
+) -> Result<Option<(T, Revision)>, InfraError> {
+    let read = |found: &Versioned| Ok((T::decode(&found.value)?, found.revision));
+    found.map(read).transpose().map_err(|error| fault::decode(operation, &error))
+}
+
+/// Looks a cluster up. Refused if it was deleted in part.
+pub(super) async fn find_whole(
+    store: &AnyStore,
+    keys: &ClusterKeys,
+) -> Result<(Existence, Option<FoundCluster>), ClusterOpenError> {
+    let (existence, found) = find(store, keys).await?;
+    if existence.is_being_deleted() {
+        return Err(ClusterOpenError::Remains);
+    }
+    Ok((existence, found))
+}
 
 impl Cluster {
     /// Creates a cluster without opening it. Refused if it exists.
+    ///
+    /// Its fences are above all fences of deleted clusters of its name.
     pub async fn create(
         store: impl Store,
         options: &ClusterOptions,
@@ -34,8 +116,7 @@ impl Cluster {
         options.validate().map_err(ClusterOpenError::from)?;
         let keys = options.cluster_keys().map_err(ClusterOpenError::from)?;
         set_up(&store, &options.keys).await.map_err(ClusterOpenError::from)?;
-        let found = find(&store, &keys).await.map_err(ClusterOpenError::from)?;
-        match found {
+        match find_whole(&store, &keys).await?.1 {
             Some(FoundCluster::Decided(plan)) => {
                 return Err(ClusterCreateError::Exists { sharding: plan.sharding });
             }
@@ -43,22 +124,8 @@ impl Cluster {
             Some(found @ FoundCluster::Text(_)) => agree(found, options)?,
             None => {}
         }
-        Ok(write_plan(&store, &keys, options).await?)
-    }
-
-    /// Deletes a cluster with all its records. Refused while a node or a gate is a member.
-    ///
-    /// Objects keep what they have stored, and its fences. The fences of a new cluster begin again,
-    /// so delete that state as well, or create the new cluster under another name.
-    pub async fn delete(
-        store: impl Store,
-        options: &ClusterOptions,
-    ) -> Result<(), ClusterDeleteError> {
-        let store = AnyStore::new(store);
-        let keys = options.cluster_keys()?;
-        setup::look_up(&store, &options.keys).await?;
-        let driver = Driver::new(store, None, options.conflict_retries);
-        Deletion { driver, keys }.run().await
+        write_plan(&store, &keys, options).await?;
+        Ok(())
     }
 }
 
@@ -67,127 +134,92 @@ pub(super) async fn write_plan(
     store: &AnyStore,
     keys: &ClusterKeys,
     options: &ClusterOptions,
-) -> Result<(), ClusterOpenError> {
-    let key = keys.key(&ClusterKey::Plan);
-    // Other programs store text without a plan record.
-    if !keys.is_text() && load::<ClusterPlanRecord>(store, &key).await?.is_none() {
-        let driver = Driver::new(store.clone(), None, options.conflict_retries);
-        let left = everything(&driver, keys).await?;
-        // If the plan is there now, another process was faster.
-        if !left.is_empty() && !left.iter().any(|(found, _)| *found == key) {
-            return Err(ClusterOpenError::Remains);
-        }
-    }
-    let plan = ensure(store, key, plan_of(options)).await?.0;
-    agree(FoundCluster::Decided(plan), options)
+) -> Result<Existence, ClusterOpenError> {
+    let driver = Driver::new(store.clone(), None, options.conflict_retries);
+    driver.transact(&mut Creating { store, keys, options }).await
 }
 
-/// Every key of a cluster.
-async fn everything(
-    driver: &Driver,
-    keys: &ClusterKeys,
-) -> Result<Vec<(Key, Versioned)>, InfraError> {
-    let mut all = Vec::new();
-    for range in keys.ranges() {
-        all.extend(listing::list(driver, &range, DELETE).await?.1);
-    }
-    all.retain(|(key, _)| keys.parse(key).is_some());
-    Ok(all)
+/// The creation of a cluster.
+struct Creating<'c> {
+    store: &'c AnyStore,
+    keys: &'c ClusterKeys,
+    options: &'c ClusterOptions,
 }
 
-struct Deletion {
-    driver: Driver,
-    keys: ClusterKeys,
-}
+impl Transaction for Creating<'_> {
+    type Basis = Existence;
+    type Answer = ();
+    type Output = Existence;
+    type Error = ClusterOpenError;
 
-impl Deletion {
-    /// Fails with contention if another process changes the cluster meanwhile. Without members
-    /// none does, except an operator.
-    async fn run(&self) -> Result<(), ClusterDeleteError> {
-        let plan_key = self.keys.key(&ClusterKey::Plan);
-        let all = everything(&self.driver, &self.keys).await?;
-        if all.is_empty() {
-            return Err(ClusterDeleteError::NotThere);
-        }
-        self.refuse_members(&all)?;
-        // An earlier deletion may have ended after this step.
-        let plan = all.iter().find(|(key, _)| *key == plan_key);
-        if let Some((_, plan)) = plan {
-            let commit = Commit::builder().expect(plan_key.clone(), Expect::At(plan.revision));
-            if !self.commit(commit.delete(plan_key.clone())).await? {
-                return Err(fault::contention(DELETE).into());
-            }
-        }
-        let left = everything(&self.driver, &self.keys).await?;
-        if let Err(refused) = self.refuse_members(&left) {
-            // A process joined just before the plan was deleted, so the cluster stays.
-            if let Some((_, plan)) = plan {
-                self.restore(&plan_key, plan).await?;
-            }
-            return Err(refused);
-        }
-        match self.delete_all(&left).await? {
-            true => Ok(()),
-            false => Err(fault::contention(DELETE).into()),
-        }
+    fn operation(&self) -> Operation {
+        OPEN
     }
 
-    fn refuse_members(&self, all: &[(Key, Versioned)]) -> Result<(), ClusterDeleteError> {
-        let member = |(key, _): &(Key, Versioned)| match self.keys.parse(key) {
-            Some(ClusterKey::Member(node) | ClusterKey::Gate(node)) => Some(node),
-            _ => None,
-        };
-        let members: BTreeSet<NodeAddress> = all.iter().filter_map(member).collect();
-        match members.is_empty() {
-            true => Ok(()),
-            false => Err(ClusterDeleteError::Members(members.into_iter().collect())),
+    async fn load(&mut self, read: Read) -> Result<(Existence, Read), InfraError> {
+        Ok((Existence::load(self.store, self.keys, OPEN).await?.0, read))
+    }
+
+    async fn decide(&mut self, found: &Existence) -> Decided<(), ClusterOpenError> {
+        if found.is_being_deleted() {
+            return Ok(Decision::Refuse(ClusterOpenError::Remains));
         }
-    }
-
-    /// Writes the plan record again. A new one can exist only if the late member has left.
-    async fn restore(&self, key: &Key, plan: &Versioned) -> Result<(), InfraError> {
-        let commit = Commit::builder().expect(key.clone(), Expect::Absent);
-        self.commit(commit.put(key.clone(), plan.value.clone())).await.map(|_is_stored| ())
-    }
-
-    /// Deletes keys, and returns whether all of them were as they had been read.
-    async fn delete_all(&self, all: &[(Key, Versioned)]) -> Result<bool, InfraError> {
-        let mut is_whole = true;
-        for together in all.chunks(BATCH) {
-            let commit = together.iter().fold(Commit::builder(), |commit, (key, found)| {
-                commit.expect(key.clone(), Expect::At(found.revision)).delete(key.clone())
+        if let Some((plan, _)) = found.plan {
+            return Ok(match agree(FoundCluster::Decided(plan), self.options) {
+                Ok(()) => Decision::Answer(()),
+                Err(refused) => Decision::Refuse(refused),
             });
-            is_whole &= self.commit(commit).await?;
         }
-        Ok(is_whole)
+        let commit = found.compare_in(self.keys, Commit::builder());
+        let plan = plan_of(self.options).encode();
+        Ok(Decision::Commit(commit.put(self.keys.key(&ClusterKey::Plan), plan), ()))
     }
 
-    /// Whether a commit is stored.
-    async fn commit(&self, commit: CommitBuilder) -> Result<bool, InfraError> {
-        let commit = transact::build(DELETE, commit)?;
-        match self.driver.settle(DELETE, &commit, Tries::UntilKnown).await? {
-            Settled::Stored(_) => Ok(true),
-            Settled::Full(error) => Err(error),
-            Settled::Conflict(_) | Settled::Overtaken(_) | Settled::SessionGone(_) => Ok(false),
-        }
+    fn finish(
+        &mut self,
+        found: Existence,
+        (): (),
+        stored: Option<(&Commit, Revision)>,
+    ) -> Existence {
+        let created = stored.map(|(_, revision)| (plan_of(self.options), revision));
+        Existence { plan: found.plan.or(created), ..found }
     }
 }
 
-/// The condition under which a process may join: the cluster is as this process has opened it.
-/// `None` if it was deleted, or created again with other numbers.
-pub(super) async fn join_condition(
-    store: &AnyStore,
-    keys: &ClusterKeys,
-    options: &ClusterOptions,
-) -> Result<Option<(Key, Expect)>, InfraError> {
-    let key = keys.key(&ClusterKey::Plan);
-    let found = load::<ClusterPlanRecord>(store, &key).await?;
-    Ok(match found {
-        Some((plan, found)) if plan.encode() == plan_of(options).encode() => {
-            Some((key, Expect::At(found.revision)))
+/// The existence of a cluster as a process last saw it.
+pub(super) struct KnownExistence(Mutex<Existence>);
+
+impl KnownExistence {
+    pub(super) const fn new(existence: Existence) -> Self {
+        Self(Mutex::new(existence))
+    }
+
+    pub(super) fn get(&self) -> Existence {
+        *self.lock()
+    }
+
+    /// Adopts what a refused join has found, if the process may still join. A conflict is never
+    /// outdated, unlike a read, so only a conflict shows that a cluster was deleted.
+    pub(super) fn learn(
+        &self,
+        keys: &ClusterKeys,
+        options: &ClusterOptions,
+        conflict: &Conflict,
+    ) -> Result<(), JoinError> {
+        let found = Existence::in_conflict(keys, conflict)?;
+        let mut known = self.lock();
+        let is_same = found == *known;
+        if found.is_being_deleted() {
+            return Err(JoinError::BeingDeleted);
         }
-        // A cluster of another program, stored as text.
-        None if keys.is_text() => Some((key, Expect::Absent)),
-        Some(_) | None => None,
-    })
+        if !is_same && found.plan.is_none_or(|(plan, _)| plan != plan_of(options)) {
+            return Err(JoinError::Deleted);
+        }
+        *known = found;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Existence> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -14,10 +14,10 @@ use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;
 
 use super::error::{ClusterOpenError, NotReady};
-use super::existence::write_plan;
+use super::existence::{Existence, KnownExistence, find_whole, write_plan};
 use super::follow::FollowedRange;
 use super::format::Format;
-use super::options::{ClusterOptions, FoundCluster, Layout, TextShards, find};
+use super::options::{ClusterOptions, FoundCluster, Layout, TextShards};
 use super::shared::{Core, PlanClock};
 use super::state::State;
 use super::view::ClusterView;
@@ -60,12 +60,12 @@ impl Cluster {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = set_up(&store, &options.keys).await?;
-        if let Some(found) = find(&store, &keys).await? {
+        if let (_, Some(found)) = find_whole(&store, &keys).await? {
             // Check an existing cluster before writing its plan record.
             agree(found, &options)?;
         }
-        write_plan(&store, &keys, &options).await?;
-        Self::follow(store, env, options, keys, floor).await
+        let existence = write_plan(&store, &keys, &options).await?;
+        Self::follow(store, env, options, keys, floor, existence).await
     }
 
     async fn open_existing_erased(
@@ -76,9 +76,9 @@ impl Cluster {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = look_up(&store, &options.keys).await?;
-        let found = find(&store, &keys).await?.ok_or(ClusterOpenError::NotThere)?;
-        agree(found, &options)?;
-        Self::follow(store, env, options, keys, floor).await
+        let (existence, found) = find_whole(&store, &keys).await?;
+        agree(found.ok_or(ClusterOpenError::NotThere)?, &options)?;
+        Self::follow(store, env, options, keys, floor, existence).await
     }
 
     async fn follow(
@@ -87,12 +87,14 @@ impl Cluster {
         options: ClusterOptions,
         keys: ClusterKeys,
         floor: FenceFloor,
+        existence: Existence,
     ) -> Result<Self, ClusterOpenError> {
         let plan_clock = PlanClock::new(&*env);
         let members = Membership::try_new([], plan_clock.read(&*env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
-        let mut state =
-            State::new(keys.clone(), options.config.sharding.num_shards, floor.get(), members);
+        let num_shards = options.config.sharding.num_shards;
+        let lowest = floor.get().max(existence.floor());
+        let mut state = State::new(keys.clone(), num_shards, lowest, members);
         // The initial listing does not count as a change.
         let _nothing = state.publish();
         let ranges = keys.ranges();
@@ -107,6 +109,7 @@ impl Cluster {
             options,
             keys,
             floor,
+            existence: KnownExistence::new(existence),
             plan_clock,
             state: Mutex::new(state),
             views,

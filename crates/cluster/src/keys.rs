@@ -54,6 +54,8 @@ impl fmt::Debug for ClusterName {
 pub enum ClusterKey {
     /// How the cluster maps ids to shards, and how it is stored.
     Plan,
+    /// What a deletion leaves of the cluster.
+    Deletion,
     /// A node that is a member.
     Member(NodeAddress),
     /// A node that is about to leave.
@@ -77,6 +79,7 @@ pub enum ClusterKey {
 /// | key | record |
 /// |---|---|
 /// | `cluster/<name>/plan` | [`ClusterPlanRecord`](crate::records::ClusterPlanRecord) |
+/// | `cluster/<name>/deletion` | [`ClusterDeletionRecord`](crate::records::ClusterDeletionRecord) |
 /// | `cluster/<name>/member/<address>` | [`NodeMemberRecord`](crate::records::NodeMemberRecord) |
 /// | `cluster/<name>/leaving/<address>` | [`LeavingRecord`](crate::records::LeavingRecord) |
 /// | `cluster/<name>/drain/<address>` | [`DrainMarkRecord`](crate::records::DrainMarkRecord) |
@@ -131,6 +134,7 @@ impl ClusterKeys {
         let join = |parts: &[_]| Key::from(join(&self.own, parts));
         match key {
             ClusterKey::Plan => join(&[Text("plan")]),
+            ClusterKey::Deletion => join(&[Text("deletion")]),
             ClusterKey::Member(node) => join(&[Text("member/"), Text(node.as_str())]),
             ClusterKey::Leaving(node) => join(&[Text("leaving/"), Text(node.as_str())]),
             ClusterKey::Drain(node) => join(&[Text("drain/"), Text(node.as_str())]),
@@ -191,6 +195,7 @@ fn parse(below: &str) -> Option<ClusterKey> {
     match below.split_once('/') {
         None => match below {
             "plan" => Some(ClusterKey::Plan),
+            "deletion" => Some(ClusterKey::Deletion),
             "leader" => Some(ClusterKey::Leader),
             "targets" => Some(ClusterKey::TargetHead),
             _ => None,
@@ -220,6 +225,7 @@ fn seed_key(key: &ClusterKey) -> Option<SeedKey> {
         ClusterKey::Leader => Some(SeedKey::Leader),
         ClusterKey::Shard(shard) => Some(SeedKey::Shard(*shard)),
         ClusterKey::Plan
+        | ClusterKey::Deletion
         | ClusterKey::Leaving(_)
         | ClusterKey::Drain(_)
         | ClusterKey::TargetHead
@@ -247,6 +253,7 @@ mod tests {
     fn every_key() -> Vec<ClusterKey> {
         vec![
             ClusterKey::Plan,
+            ClusterKey::Deletion,
             ClusterKey::Member(node("a:1")),
             ClusterKey::Leaving(node("a:1")),
             ClusterKey::Drain(node("a:1")),
@@ -271,6 +278,7 @@ mod tests {
         let keys = ClusterKeys::new(&Keyspace::default(), &name());
         let expected = [
             "plan",
+            "deletion",
             "member/a:1",
             "leaving/a:1",
             "drain/a:1",
@@ -292,6 +300,7 @@ mod tests {
         let keys = ClusterKeys::with_text(&Keyspace::default(), "/goverse").unwrap();
         let expected = [
             "shardwright/text/%2fgoverse/plan",
+            "shardwright/text/%2fgoverse/deletion",
             "/goverse/nodes/a:1",
             "shardwright/text/%2fgoverse/leaving/a:1",
             "shardwright/text/%2fgoverse/drain/a:1",

@@ -30,6 +30,7 @@ pub mod records;
 
 mod admin;
 mod claim;
+mod deletion;
 mod error;
 mod existence;
 mod follow;

@@ -10,10 +10,9 @@ use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction
 use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing, watch};
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
-use shardwright_store::{Commit, Expect, Key, Revision};
+use shardwright_store::{Commit, CommitBuilder, Conflict, Expect, Revision};
 
 use super::error::JoinError;
-use super::existence::join_condition;
 use super::handle::Cluster;
 use super::session::{KeptSession, Opened, Serving};
 use super::shared::Core;
@@ -68,11 +67,10 @@ impl Cluster {
             if core.keys.is_text() {
                 core.release_dead_claims(&address).await?;
             }
-            let (plan, expected) = core.join_condition().await?.ok_or(JoinError::Deleted)?;
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
             let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
-            let commit = core.floor.compare_in(commit.expect(plan, expected));
+            let commit = core.floor.compare_in(core.comparing_existence(commit));
             let (value, session) = (value.clone(), opened.session.id);
             let commit = commit.put_in_session(stored_key, value, session);
             let settled = core.commit(JOIN, commit).await;
@@ -81,8 +79,10 @@ impl Cluster {
             }
             // If closing fails, the session expires.
             let _closed = core.close_session(opened.session.id).await;
-            if let Settled::SessionGone(_) = settled? {
-                return Err(JoinError::SessionEnded);
+            match settled? {
+                Settled::SessionGone(_) => return Err(JoinError::SessionEnded),
+                Settled::Conflict(conflict) => core.learn_existence(&conflict)?,
+                Settled::Stored(_) | Settled::Overtaken(_) | Settled::Full(_) => {}
             }
             core.reload(JOIN, [key.clone()]).await?;
             core.reload_floor().await?;
@@ -95,16 +95,28 @@ impl Cluster {
     pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership, JoinError> {
         let core = &self.core;
         let opened = core.open_session().await?;
-        let (address, is_over) = (&address, false);
-        core.driver.transact(&mut GateJoin { core, address, opened: &opened, is_over }).await?;
+        let mut join = GateJoin { core, address: &address, opened: &opened, refused: None };
+        if let Err(error) = core.driver.transact(&mut join).await {
+            // If closing fails, the session expires.
+            let _closed = core.close_session(opened.session.id).await;
+            return Err(error);
+        }
         let lease = Arc::new(core.keep(&opened, None));
-        Ok(GateMembership { core: Arc::clone(core), address: address.clone(), lease })
+        Ok(GateMembership { core: Arc::clone(core), address, lease })
     }
 }
 
 impl Core {
-    async fn join_condition(&self) -> Result<Option<(Key, Expect)>, InfraError> {
-        join_condition(&self.store, &self.keys, &self.options).await
+    /// Makes a join compare that the cluster exists. The member grants no fence of a deleted one.
+    fn comparing_existence(&self, commit: CommitBuilder) -> CommitBuilder {
+        let existence = self.existence.get();
+        self.lock().raise_floor(existence.floor());
+        existence.compare_in(&self.keys, commit)
+    }
+
+    /// Adopts what a refused join has found of the cluster.
+    fn learn_existence(&self, conflict: &Conflict) -> Result<(), JoinError> {
+        self.existence.learn(&self.keys, &self.options, conflict)
     }
 
     fn admit(
@@ -284,11 +296,11 @@ struct GateJoin<'c> {
     core: &'c Core,
     address: &'c NodeAddress,
     opened: &'c Opened,
-    is_over: bool,
+    refused: Option<JoinError>,
 }
 
 impl Transaction for GateJoin<'_> {
-    type Basis = (Expect, Option<(Key, Expect)>);
+    type Basis = Expect;
     type Answer = ();
     type Output = ();
     type Error = JoinError;
@@ -301,34 +313,35 @@ impl Transaction for GateJoin<'_> {
         Read::Cached
     }
 
-    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
         let key = ClusterKey::Gate(self.address.clone());
-        if read == Read::Fresh && !self.is_over {
+        if read == Read::Fresh && self.refused.is_none() {
             self.core.reload(JOIN, [key.clone()]).await?;
         }
-        let condition = self.core.join_condition().await?;
-        Ok(((self.core.lock().expect(&key), condition), read))
+        Ok((self.core.lock().expect(&key), read))
     }
 
-    async fn decide(&mut self, (found, condition): &Self::Basis) -> Decided<(), JoinError> {
-        if self.is_over {
-            return Ok(Decision::Refuse(JoinError::SessionEnded));
+    async fn decide(&mut self, found: &Expect) -> Decided<(), JoinError> {
+        if let Some(refused) = self.refused.take() {
+            return Ok(Decision::Refuse(refused));
         }
-        let Some((plan, expected)) = condition.clone() else {
-            return Ok(Decision::Refuse(JoinError::Deleted));
-        };
         let key = self.core.keys.key(&ClusterKey::Gate(self.address.clone()));
         let value = self.core.format().gate(self.address);
-        let commit = Commit::builder().expect(key.clone(), *found).expect(plan, expected);
+        let commit = Commit::builder().expect(key.clone(), *found);
+        let commit = self.core.comparing_existence(commit);
         let commit = commit.put_in_session(key, value, self.opened.session.id);
         Ok(Decision::Commit(commit, ()))
     }
 
     fn not_stored(&mut self, (): (), settled: &Settled) {
-        self.is_over |= matches!(settled, Settled::SessionGone(_));
+        self.refused = match settled {
+            Settled::SessionGone(_) => Some(JoinError::SessionEnded),
+            Settled::Conflict(conflict) => self.core.learn_existence(conflict).err(),
+            Settled::Stored(_) | Settled::Overtaken(_) | Settled::Full(_) => None,
+        };
     }
 
-    fn finish(&mut self, _: Self::Basis, (): (), stored: Option<(&Commit, Revision)>) {
+    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
         self.core.note_stored(stored);
         self.core.publish();
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, InfraError};
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::listing;
-use shardwright_engine::operation;
-use shardwright_engine::setup::load;
 use shardwright_engine::transact::Driver;
+use shardwright_engine::{Operation, listing, operation};
 use shardwright_placement::{ClusterConfig, ConfigError, ShardCount, ShardHash};
-use shardwright_store::AnyStore;
+use shardwright_store::{AnyStore, Revision};
 
+use super::existence::Existence;
 use crate::keys::{ClusterKey, ClusterKeys, ClusterName, escaped};
 use crate::records::ClusterPlanRecord;
 
-/// Restarts of a listing whose revision the store has dropped.
+const FIND: Operation = operation!("cluster.open");
+/// Restarts of a listing that is outdated, or whose revision the store has dropped.
 const LISTINGS: u32 = 8;
 
 /// Stored format of targets, claims, members and the leader.
@@ -153,7 +153,7 @@ pub async fn find_cluster(
     store: &AnyStore,
     options: &ClusterOptions,
 ) -> Result<Option<FoundCluster>, FindError> {
-    Ok(find(store, &options.cluster_keys()?).await?)
+    Ok(find(store, &options.cluster_keys()?).await?.1)
 }
 
 /// Waits until a cluster exists. For processes that must not create it, such as gates.
@@ -189,20 +189,24 @@ pub enum FindError {
 pub(super) async fn find(
     store: &AnyStore,
     keys: &ClusterKeys,
-) -> Result<Option<FoundCluster>, InfraError> {
-    if let Some((plan, _)) = load::<ClusterPlanRecord>(store, &keys.key(&ClusterKey::Plan)).await? {
-        return Ok(Some(FoundCluster::Decided(plan)));
-    }
-    Ok(shards_in_text(store, keys).await?.map(FoundCluster::Text))
+) -> Result<(Existence, Option<FoundCluster>), InfraError> {
+    let (existence, revision) = Existence::load(store, keys, FIND).await?;
+    let found = match existence.plan {
+        Some((plan, _)) => Some(FoundCluster::Decided(plan)),
+        // At this revision or later, so that a deletion in between has changed the existence.
+        None => shards_in_text(store, keys, revision).await?.map(FoundCluster::Text),
+    };
+    Ok((existence, found))
 }
 
 async fn shards_in_text(
     store: &AnyStore,
     keys: &ClusterKeys,
+    since: Revision,
 ) -> Result<Option<TextShards>, InfraError> {
     let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(None) };
     let driver = Driver::new(store.clone(), None, LISTINGS);
-    let (_, entries) = listing::list(&driver, &text, operation!("cluster.open")).await?;
+    let (_, entries) = listing::list_since(&driver, &text, since, FIND).await?;
     let shards: BTreeSet<u32> = entries
         .iter()
         .filter_map(|(key, _)| match keys.parse(key) {

@@ -1,6 +1,7 @@
 //! Records of the cluster protocol.
 //!
-//! A cluster is a [`ClusterPlanRecord`], its members ([`NodeMemberRecord`],
+//! A cluster is a [`ClusterPlanRecord`], a [`ClusterDeletionRecord`] if there was one of the same
+//! name before, its members ([`NodeMemberRecord`],
 //! [`ClusterGateRecord`]), a [`ClusterLeaderRecord`], targets under one version
 //! ([`TargetHeadRecord`] and [`TargetChunkRecord`]s) and a [`ShardClaimRecord`] per shard.
 
@@ -30,6 +31,15 @@ record! { ClusterProtocol:
         sharding: Sharding,
         /// How targets and claims are stored.
         format: ClusterFormat,
+    }
+
+    /// What a deletion leaves of a cluster. It remains when a cluster of the same name is created.
+    #[derive(Copy)]
+    ClusterDeletionRecord: RecordKind::ClusterDeletion {
+        /// The lowest fence of later clusters of this name. All fences of earlier ones are below.
+        floor: FenceEpoch,
+        /// Whether the deletion has not ended. Until then no process can join.
+        unfinished: bool,
     }
 
     /// A node that is a member of a cluster. The key has its address. Deleted with its session.

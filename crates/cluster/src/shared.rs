@@ -10,6 +10,7 @@ use shardwright_engine::{fault, listing, watch};
 use shardwright_store::{AnyStore, Commit, CommitBuilder, Revision, Store, Write};
 use tokio::sync::oneshot;
 
+use super::existence::KnownExistence;
 use super::options::ClusterOptions;
 use super::state::{KeyChange, State, key_change};
 use super::view::ClusterView;
@@ -23,6 +24,7 @@ pub(super) struct Core {
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
     pub(super) floor: FenceFloor,
+    pub(super) existence: KnownExistence,
     pub(super) plan_clock: PlanClock,
     pub(super) state: Mutex<State>,
     pub(super) views: watch::Sender<Arc<ClusterView>>,

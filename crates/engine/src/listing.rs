@@ -42,6 +42,16 @@ pub async fn list(
     range: &StoreRange,
     operation: Operation,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
+    list_since(driver, range, Revision::ZERO, operation).await
+}
+
+/// Lists a range, all at one revision, which is `since` or later.
+pub async fn list_since(
+    driver: &Driver,
+    range: &StoreRange,
+    since: Revision,
+    operation: Operation,
+) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
     let read = |_| async {
         let mut entries = Vec::new();
         let visit = |_: bool, page: ScanPage| {
@@ -49,6 +59,7 @@ pub async fn list(
             Ok(true)
         };
         let visited = visit_pages(driver.store(), range, PAGE, operation, visit).await?;
+        let visited = visited.filter(|revision| *revision >= since);
         Ok(visited.map(|revision| (revision, entries)))
     };
     driver.read_until(operation, read).await

@@ -27,7 +27,7 @@ impl State {
     pub(super) fn apply(&mut self, key: ClusterKey, value: Value, now: LogicalTime) {
         let bytes = value.as_ref().map(|(bytes, _)| bytes.as_ref());
         let read = match &key {
-            ClusterKey::Plan | ClusterKey::Shard(_) => Ok(()),
+            ClusterKey::Plan | ClusterKey::Deletion | ClusterKey::Shard(_) => Ok(()),
             ClusterKey::Member(node) => self.apply_member(node, bytes),
             ClusterKey::Leaving(node) => {
                 self.members_lag = true;

@@ -1,6 +1,7 @@
 use shardwright_cluster::records::{
-    ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord, DrainMarkRecord, LeavingRecord,
-    NodeMemberRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
+    ClusterDeletionRecord, ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord,
+    DrainMarkRecord, LeavingRecord, NodeMemberRecord, ShardClaimRecord, TargetChunkRecord,
+    TargetHeadRecord,
 };
 use shardwright_engine::codec::RecordKind;
 
@@ -16,6 +17,7 @@ pub(crate) fn any_kind(data: &[u8]) {
 pub(crate) fn as_kind(kind: RecordKind, data: &[u8]) -> Option<bool> {
     let decoded = match kind {
         RecordKind::ClusterPlan => check::<ClusterPlanRecord>(data),
+        RecordKind::ClusterDeletion => check::<ClusterDeletionRecord>(data),
         RecordKind::NodeMember => check::<NodeMemberRecord>(data),
         RecordKind::ClusterGate => check::<ClusterGateRecord>(data),
         RecordKind::ClusterLeader => check::<ClusterLeaderRecord>(data),

@@ -1,28 +1,45 @@
-//! Creating and deleting clusters.
+//! Creating clusters.
+
+use std::sync::Arc;
 
 use shardwright_cluster::{
-    Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, ClusterOptions, JoinError,
+    Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, ClusterOptions,
 };
+use shardwright_contracts::FenceEpoch;
 use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
 
-use crate::site::{SHARDS, Site, node};
+use crate::site::{Outdated, SHARDS, Site, node, shard};
 
-fn create(site: &Site, options: &ClusterOptions) -> Result<(), ClusterCreateError> {
+pub(crate) fn create(site: &Site, options: &ClusterOptions) -> Result<(), ClusterCreateError> {
     site.run(Cluster::create(site.store.clone(), options))
 }
 
-fn delete(site: &Site) -> Result<(), ClusterDeleteError> {
+pub(crate) fn delete(site: &Site) -> Result<(), ClusterDeleteError> {
     site.run(Cluster::delete(site.store.clone(), &site.options()))
 }
 
-fn with_count(site: &Site, count: u32) -> ClusterOptions {
+pub(crate) fn with_count(site: &Site, count: u32) -> ClusterOptions {
     let mut options = site.options();
     options.config.sharding.num_shards = ShardCount::try_new(count).unwrap();
     options
 }
 
+/// A node claims all shards, one of them often, and leaves. Returns the highest fence.
+pub(crate) fn use_and_leave(site: &Site) -> FenceEpoch {
+    let a = site.node("a:1");
+    site.settle(&[&a]);
+    for _ in 0..10 {
+        let fence = a.cluster().view().map.info(shard(7)).unwrap().fence.unwrap();
+        site.release(&a, 7, fence).unwrap();
+        site.claim(&a, 7).unwrap();
+    }
+    site.run(a.leave()).unwrap();
+    let view = site.cluster().view();
+    view.map.iter().filter_map(|info| info.fence).max().unwrap()
+}
+
 /// The keys of the cluster.
-fn keys(site: &Site) -> Vec<String> {
+pub(crate) fn keys(site: &Site) -> Vec<String> {
     let below = |prefix| site.stored(prefix).into_iter().map(|(key, _)| key);
     let prefixes = ["shardwright/cluster/", "shardwright/text/", "/goverse/"];
     prefixes.into_iter().flat_map(below).collect()
@@ -57,93 +74,30 @@ fn two_creators_agree_on_one_plan() {
     }
 }
 
+/// Every fence is above all fences of deleted clusters, also in a process that opened one of those.
 #[test]
-fn deleting_a_cluster_leaves_no_record() {
+fn a_process_joins_a_cluster_that_was_created_again() {
     for site in [Site::new(), Site::text()] {
-        assert_eq!(delete(&site), Err(ClusterDeleteError::NotThere));
-        let (a, b) = (site.node("a:1"), site.node("b:1"));
-        site.settle(&[&a, &b]);
-        site.run(a.cluster().set_drained(&node("c:1"), true)).unwrap();
-        site.run(a.cluster().set_frozen(true)).unwrap();
-        for one in [a, b] {
-            site.run(one.leave()).unwrap();
-        }
-        assert!(keys(&site).len() > SHARDS as usize);
+        let opened = site.cluster();
+        let last = use_and_leave(&site);
         assert_eq!(delete(&site), Ok(()));
-        assert!(keys(&site).is_empty(), "{:?}", keys(&site));
-        create(&site, &with_count(&site, 2 * SHARDS)).unwrap();
+        create(&site, &site.options()).unwrap();
+        let a = site.join(&opened, "a:1");
+        site.place(&a);
+        assert!(site.claim(&a, 3).unwrap() > last);
     }
 }
 
 #[test]
-fn a_cluster_with_members_is_not_deleted() {
+fn an_outdated_read_refuses_no_join() {
     for site in [Site::new(), Site::text()] {
-        let (a, gate) = (site.node("a:1"), site.run(site.cluster().join_gate(node("gate:1"))));
-        let gate = gate.unwrap();
-        let before = keys(&site);
-        let refused = delete(&site).unwrap_err();
-        assert_eq!(refused.to_string(), "the cluster has members: a:1, gate:1");
-        assert_eq!(keys(&site), before);
-        site.run(a.leave()).unwrap();
-        assert_eq!(delete(&site), Err(ClusterDeleteError::Members(vec![node("gate:1")])));
-        site.run(gate.leave()).unwrap();
-        assert_eq!(delete(&site), Ok(()));
+        let before = site.store.revision().get();
+        let outdated = Arc::new(Outdated::default());
+        let opened = site.cluster_over(site.store.client(Arc::clone(&outdated)));
+        outdated.set(before.max(1));
+        site.join(&opened, "a:1");
+        site.run(opened.join_gate(node("gate:1"))).unwrap();
     }
-}
-
-#[test]
-fn a_deleted_cluster_cannot_be_joined() {
-    let site = Site::new();
-    let opened = site.cluster();
-    assert_eq!(delete(&site), Ok(()));
-    let join = || site.run(opened.join(node("a:1"), std::num::NonZeroU32::MIN)).unwrap_err();
-    assert_eq!(join(), JoinError::Deleted);
-    let gate = site.run(opened.join_gate(node("gate:1"))).unwrap_err();
-    assert_eq!(gate, JoinError::Deleted);
-    create(&site, &with_count(&site, 2 * SHARDS)).unwrap();
-    assert_eq!(join(), JoinError::Deleted, "its shards are not those of the new cluster");
-    assert_eq!(delete(&site), Ok(()));
-    create(&site, &site.options()).unwrap();
-    site.join(&opened, "a:1");
-}
-
-#[test]
-fn a_join_and_a_deletion_exclude_each_other() {
-    let (mut joins, mut deletions) = (0, 0);
-    for seed in 0..64 {
-        let site = Site::new();
-        let (opened, options) = (site.cluster(), site.options());
-        let (joined, deleted) = site.race(
-            seed,
-            opened.join(node("a:1"), std::num::NonZeroU32::MIN),
-            Cluster::delete(site.store.clone(), &options),
-        );
-        let has_plan = !site.stored("shardwright/cluster/test/plan").is_empty();
-        match (joined, deleted) {
-            (Ok(_member), Err(ClusterDeleteError::Members(_))) if has_plan => joins += 1,
-            (Err(JoinError::Deleted), Ok(())) if !has_plan => deletions += 1,
-            (joined, deleted) => panic!("{joined:?} {deleted:?} {has_plan}"),
-        }
-    }
-    assert!(joins > 0 && deletions > 0, "{joins} {deletions}");
-}
-
-#[test]
-fn nothing_is_created_over_the_rest_of_a_deleted_cluster() {
-    let site = Site::new();
-    let a = site.node("a:1");
-    site.place(&a);
-    site.run(a.leave()).unwrap();
-    // A deletion that ended after its first commit.
-    site.delete("shardwright/cluster/test/plan");
-    let open = || {
-        site.run(Cluster::open(site.store.clone(), site.world.clone(), site.options())).map(|_| ())
-    };
-    assert_eq!(open(), Err(ClusterOpenError::Remains));
-    let created = create(&site, &site.options());
-    assert_eq!(created, Err(ClusterCreateError::Open(ClusterOpenError::Remains)));
-    assert_eq!(delete(&site), Ok(()));
-    assert_eq!(open(), Ok(()));
 }
 
 #[test]

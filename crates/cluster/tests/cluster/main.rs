@@ -14,6 +14,7 @@
 
 mod admin;
 mod claims;
+mod deletion;
 mod existence;
 #[path = "../../../engine/tests/support/flaky.rs"]
 #[allow(dead_code, reason = "each test uses its own part")]

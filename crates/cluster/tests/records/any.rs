@@ -3,7 +3,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use shardwright_cluster::records::{
-    ClusterFormat, ClusterPlanRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
+    ClusterDeletionRecord, ClusterFormat, ClusterPlanRecord, ShardClaimRecord, TargetChunkRecord,
+    TargetHeadRecord,
 };
 use shardwright_contracts::{FenceEpoch, LogicalTime};
 use shardwright_placement::limits::MAX_NUM_SHARDS;
@@ -75,4 +76,9 @@ pub(crate) fn cluster_plan() -> impl Strategy<Value = ClusterPlanRecord> {
         let format = if text { ClusterFormat::Seed } else { ClusterFormat::Native };
         ClusterPlanRecord { sharding: Sharding { hash, num_shards }, format }
     })
+}
+
+pub(crate) fn deletion() -> impl Strategy<Value = ClusterDeletionRecord> {
+    (fence(), any::<bool>())
+        .prop_map(|(floor, unfinished)| ClusterDeletionRecord { floor, unfinished })
 }

@@ -1,6 +1,7 @@
 use shardwright_cluster::records::{
-    ClusterFormat, ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord, DrainMarkRecord,
-    LeavingRecord, NodeMemberRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
+    ClusterDeletionRecord, ClusterFormat, ClusterGateRecord, ClusterLeaderRecord,
+    ClusterPlanRecord, DrainMarkRecord, LeavingRecord, NodeMemberRecord, ShardClaimRecord,
+    TargetChunkRecord, TargetHeadRecord,
 };
 use shardwright_contracts::{FenceEpoch, LogicalTime};
 use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_NODE_ADDRESS_SIZE, MAX_OTHER_FLAGS};
@@ -23,6 +24,10 @@ pub(crate) fn cluster_plan() -> ClusterPlanRecord {
     let num_shards = ShardCount::try_new(8_192).unwrap();
     let sharding = Sharding { hash: ShardHash::Avalanche64, num_shards };
     ClusterPlanRecord { sharding, format: ClusterFormat::Seed }
+}
+
+pub(crate) fn deletion() -> ClusterDeletionRecord {
+    ClusterDeletionRecord { floor: fence(901), unfinished: true }
 }
 
 pub(crate) fn node(text: &str) -> NodeAddress {
@@ -82,6 +87,7 @@ pub(crate) fn released() -> ShardClaimRecord {
 pub(crate) fn small() -> Examples {
     vec![
         encoded(&cluster_plan()),
+        encoded(&deletion()),
         encoded(&weighing(3)),
         encoded(&ClusterGateRecord),
         encoded(&ClusterLeaderRecord { holder: holder() }),

@@ -11,6 +11,8 @@ use crate::record_tests::golden;
 fn golden_cluster() {
     // Hash: avalanche64; shards; stored as text.
     golden(&examples::cluster_plan(), "15 01", &["01", "00200000", "01"]);
+    // The lowest fence of the next cluster; unfinished.
+    golden(&examples::deletion(), "1e 01", &["8503000000000000", "01"]);
     golden(&examples::weighing(3), "16 01", &["03000000"]);
     golden(&ClusterGateRecord, "17 01", &[]);
     let holder = ["04000000 6e313a31", "0700000000000000"];

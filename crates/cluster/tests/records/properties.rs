@@ -14,6 +14,7 @@ proptest! {
     #[test]
     fn clusters_round_trip(
         plan in any::cluster_plan(),
+        deletion in any::deletion(),
         weight in 1..=u32::MAX,
         holder in any::holder(),
         head in any::target_head(),
@@ -21,6 +22,7 @@ proptest! {
         claim in any::shard_claim(),
     ) {
         round_trips(&plan)?;
+        round_trips(&deletion)?;
         round_trips(&examples::weighing(weight))?;
         round_trips(&ClusterLeaderRecord { holder })?;
         round_trips(&head)?;
@@ -49,7 +51,7 @@ proptest! {
     #[test]
     fn any_bytes_parse_as_at_most_one_key(
         data in proptest::collection::vec(any::<u8>(), 0..150),
-        name in "plan|member|leaving|drain|gate|leader|targets|chunk|claim|nodes|gates|shard",
+        name in "plan|deletion|member|leaving|drain|gate|leader|targets|chunk|claim|nodes|gates|shard",
         rest in "(/[0-9a-f]{16}|/[0-9]{1,5}|/[a-z]{1,3}:[0-9]{1,4}){0,2}/?",
     ) {
         checks::cluster_key::any_bytes(&data);

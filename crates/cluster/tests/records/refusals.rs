@@ -39,6 +39,9 @@ fn impossible_cluster_records_are_rejected() {
     let address = invalid(NodeAddressError::Character { at: 0 });
     assert_eq!(broken(&leader, 6, b"/"), (address, 2));
     assert_eq!(broken(&leader, 6, &[0xff]), (DecodeProblem::NotText { what: "address" }, 2));
+    let deletion = examples::deletion();
+    let floor = DecodeProblem::Zero { what: "floor" };
+    assert_eq!(broken(&deletion, 2, &[0; 8]), (floor, 2));
     let fence = DecodeProblem::Zero { what: "fence" };
     assert_eq!(broken(&examples::released(), 2, &[0; 8]), (fence, 2));
 }

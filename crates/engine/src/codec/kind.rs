@@ -93,6 +93,8 @@ kinds! {
     DrainMark = 28, "drain mark";
     /// A node that is about to leave.
     Leaving = 29, "leaving node";
+    /// What a deletion leaves of a cluster.
+    ClusterDeletion = 30, "cluster deletion";
 }
 
 impl RecordKind {
@@ -128,7 +130,7 @@ mod tests {
                 RecordKind::ALL.iter().all(|other| other == kind || other.name() != kind.name())
             );
         }
-        assert_eq!((RecordKind::from_byte(0), RecordKind::from_byte(30)), (None, None));
+        assert_eq!((RecordKind::from_byte(0), RecordKind::from_byte(31)), (None, None));
         assert_eq!(
             (RecordKind::of(&[]), RecordKind::of(&[15, 9])),
             (None, Some(RecordKind::Format))

@@ -173,7 +173,7 @@ impl StoredState {
                     commit.steps.push(Step::Member);
                     commit.marks.push((key, value.is_some()));
                 }
-                (ClusterKey::Plan | ClusterKey::Gate(_), _) => {}
+                (ClusterKey::Plan | ClusterKey::Deletion | ClusterKey::Gate(_), _) => {}
                 (key, None) => return Err(format!("{key:?} was deleted")),
             }
         }
