@@ -20,10 +20,16 @@ use crate::waiting::within;
 const AT_ONCE: usize = 64;
 /// Timeout for all objects of a shard, as a multiple of the timeout of one.
 const IN_ALL: u32 = 12;
-/// Maximum objects inspected per search. Objects of draining shards are skipped.
-const LOOKS_MAX: usize = 1_024;
 /// The shortest pause between two searches for idle objects.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why an object at rest cannot be evicted now.
+enum Blocked {
+    /// Its shard is being claimed, handed over or released.
+    Shard,
+    /// A call uses it or waits for it.
+    Object,
+}
 
 /// An object that is about to be evicted, taken out of its cell. It is locked like an object that
 /// handles a call, so its shard is not handed over before it is deactivated.
@@ -59,7 +65,7 @@ impl ObjectHost {
             let mut leaving: FuturesUnordered<_> =
                 victims.map(|victim| self.begin_eviction(victim)).collect();
             if leaving.is_empty() {
-                let next = self.residents.next_at_rest(0).map_or(now, |(_, resting)| resting.since);
+                let next = self.residents.search().next().map_or(now, |(_, one)| one.since);
                 let pause = next.saturating_add(idle_max).saturating_sub(now);
                 self.env.sleep(pause.max(PAUSE)).await;
             }
@@ -68,47 +74,51 @@ impl ObjectHost {
     }
 
     /// Takes the least recently used object that may be evicted and has rested at least since
-    /// `latest`.
+    /// `latest`. It looks once at each shard, and once at each object that a call is about to use.
     fn victim(&self, latest: Duration) -> Option<Victim> {
-        let mut after = 0;
-        for _ in 0..LOOKS_MAX {
-            let (turn, resting) = self.residents.next_at_rest(after)?;
+        let mut search = self.residents.search();
+        loop {
+            let (turn, resting) = search.next()?;
             if resting.since > latest {
                 return None;
             }
-            if let Some(victim) = self.take_resting(resting) {
-                return Some(victim);
+            let shard = resting.shard;
+            match self.take_resting(resting) {
+                Ok(victim) => return Some(victim),
+                Err(Blocked::Shard) => {}
+                Err(Blocked::Object) => search.pass_object(turn, shard),
             }
-            after = turn;
         }
-        None
     }
 
-    /// Takes an object out of its cell, unless a call uses it or waits for it, or its shard is
-    /// being claimed, handed over or released. Does not wait.
-    fn take_resting(&self, Resting { shard, key, .. }: Resting) -> Option<Victim> {
+    /// Takes an object out of its cell. Does not wait.
+    fn take_resting(&self, Resting { shard, key, .. }: Resting) -> Result<Victim, Blocked> {
         let token = self.serving.token();
         let (slot, lock) = match shard {
             Some(shard) => {
-                (self.slot(shard).ok()?, Some(self.locks.try_acquire_read(shard).ok()??))
+                let slot = self.slot(shard).map_err(|_| Blocked::Shard)?;
+                let lock = self.locks.try_acquire_read(shard).ok().flatten();
+                (slot, Some(lock.ok_or(Blocked::Shard)?))
             }
             None => (&self.own_slot, None),
         };
         if !self.serving.may_serve() {
-            return None;
+            return Err(Blocked::Shard);
         }
-        let Admission::Admitted(admitted) = slot.admit(lock, None, false) else { return None };
-        let cell = slot.existing(&key)?;
-        let state = cell.try_lock()?;
+        let Admission::Admitted(admitted) = slot.admit(lock, None, false) else {
+            return Err(Blocked::Shard);
+        };
+        let cell = slot.existing(&key).ok_or(Blocked::Object)?;
+        let state = cell.try_lock().ok_or(Blocked::Object)?;
         let mut entered = Entered { slot: Arc::clone(slot), key, cell, state };
         let CellState::Active(mut live) = std::mem::replace(&mut *entered.state, CellState::Gone)
         else {
-            return None;
+            return Err(Blocked::Object);
         };
         if let Some(residence) = &mut live.residence {
             residence.leave();
         }
-        Some(Victim { live, lock: ObjectLock { token, entered, admitted } })
+        Ok(Victim { live, lock: ObjectLock { token, entered, admitted } })
     }
 
     /// Deactivates an object in a separate task, so that it ends even if nothing waits for it.

@@ -2,9 +2,12 @@
 //!
 //! An object is listed while it is at rest: from the end of a call to the start of the next. So the
 //! list never offers an object with a call in progress for eviction.
+//!
+//! Objects at rest are listed by shard, and shards by their least recently used object. So a search
+//! skips a whole shard that drains in one step.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +27,10 @@ struct State {
     count: u64,
     /// Numbers the moments at which an object came to rest.
     last_turn: u64,
-    at_rest: BTreeMap<u64, Resting>,
+    /// The objects at rest of each shard, by turn. None is empty.
+    at_rest: BTreeMap<Option<ShardId>, BTreeMap<u64, Resting>>,
+    /// The lowest turn of each shard.
+    oldest: BTreeMap<u64, Option<ShardId>>,
 }
 
 /// An object at rest.
@@ -39,14 +45,26 @@ pub(crate) struct Resting {
 pub(crate) struct Residence {
     residents: Arc<Residents>,
     counts: bool,
-    turn: Option<u64>,
+    /// Its shard and its turn while it is at rest.
+    place: Option<(Option<ShardId>, u64)>,
+}
+
+/// A search through the objects at rest, the least recently used first.
+///
+/// Without [`Self::pass_object`] it continues with other shards only.
+pub(crate) struct Search<'r> {
+    residents: &'r Residents,
+    /// The last shard's lowest turn.
+    after: u64,
+    /// Where the search continues in shards of which an object was passed, by turn.
+    passed: BTreeMap<u64, Option<ShardId>>,
 }
 
 impl Residents {
     /// Counts an object that is about to be activated.
     pub(crate) fn enter(self: &Arc<Self>) -> Residence {
         self.lock().count += 1;
-        Residence { residents: Arc::clone(self), counts: true, turn: None }
+        Residence { residents: Arc::clone(self), counts: true, place: None }
     }
 
     /// Number of evictable objects, excluding those being deactivated.
@@ -54,11 +72,9 @@ impl Residents {
         self.lock().count
     }
 
-    /// The object that came to rest first after a turn, and its turn. Turns begin at 1.
-    pub(crate) fn next_at_rest(&self, after: u64) -> Option<(u64, Resting)> {
-        let later = (Bound::Excluded(after), Bound::Unbounded);
-        let state = self.lock();
-        state.at_rest.range(later).next().map(|(turn, resting)| (*turn, resting.clone()))
+    /// Starts a search.
+    pub(crate) const fn search(&self) -> Search<'_> {
+        Search { residents: self, after: 0, passed: BTreeMap::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -67,20 +83,82 @@ impl Residents {
     }
 }
 
+impl State {
+    fn list(&mut self, resting: Resting) -> (Option<ShardId>, u64) {
+        self.last_turn += 1;
+        let (shard, turn) = (resting.shard, self.last_turn);
+        let of_shard = self.at_rest.entry(shard).or_default();
+        if of_shard.is_empty() {
+            self.oldest.insert(turn, shard);
+        }
+        of_shard.insert(turn, resting);
+        (shard, turn)
+    }
+
+    fn unlist(&mut self, (shard, turn): (Option<ShardId>, u64)) -> Option<Resting> {
+        let of_shard = self.at_rest.get_mut(&shard)?;
+        let resting = of_shard.remove(&turn);
+        let next = of_shard.keys().next().copied();
+        if self.oldest.remove(&turn).is_some()
+            && let Some(next) = next
+        {
+            self.oldest.insert(next, shard);
+        }
+        if next.is_none() {
+            self.at_rest.remove(&shard);
+        }
+        resting
+    }
+}
+
+impl Search<'_> {
+    /// The next object, and its turn.
+    pub(crate) fn next(&mut self) -> Option<(u64, Resting)> {
+        let state = self.residents.lock();
+        loop {
+            let shard = state.oldest.range((Excluded(self.after), Unbounded)).next();
+            let shard = shard.map(|(turn, shard)| (*turn, *shard));
+            let passed = self.passed.first_key_value().map(|(turn, shard)| (*turn, *shard));
+            let (turn, shard) = match (shard, passed) {
+                (Some(shard), passed) if passed.is_none_or(|passed| shard.0 < passed.0) => {
+                    self.after = shard.0;
+                    shard
+                }
+                (_, Some(passed)) => {
+                    self.passed.remove(&passed.0);
+                    passed
+                }
+                (_, None) => return None,
+            };
+            // A passed object may have been used meanwhile.
+            if let Some(resting) = state.at_rest.get(&shard).and_then(|one| one.get(&turn)) {
+                return Some((turn, resting.clone()));
+            }
+        }
+    }
+
+    /// Continues behind an object that cannot be evicted.
+    pub(crate) fn pass_object(&mut self, turn: u64, shard: Option<ShardId>) {
+        let state = self.residents.lock();
+        let Some(of_shard) = state.at_rest.get(&shard) else { return };
+        if let Some((next, _)) = of_shard.range((Excluded(turn), Unbounded)).next() {
+            self.passed.insert(*next, shard);
+        }
+    }
+}
+
 impl Residence {
     /// Lists the object as the most recently used.
     pub(crate) fn rest(&mut self, resting: Resting) {
         let mut state = self.residents.lock();
-        state.last_turn += 1;
-        let turn = state.last_turn;
-        state.at_rest.insert(turn, resting);
-        let before = self.turn.replace(turn).and_then(|turn| state.at_rest.remove(&turn));
+        let before = self.place.take().and_then(|place| state.unlist(place));
+        self.place = Some(state.list(resting));
         drop((state, before));
     }
 
     /// Takes the object off the list, because a call uses it.
     pub(crate) fn wake(&mut self) {
-        let resting = self.turn.take().and_then(|turn| self.residents.lock().at_rest.remove(&turn));
+        let resting = self.place.take().and_then(|place| self.residents.lock().unlist(place));
         drop(resting);
     }
 
@@ -111,12 +189,38 @@ mod tests {
         Resting { since: Duration::from_secs(since), shard: None, key }
     }
 
+    /// All objects at rest, the least recently used first.
     fn listed(residents: &Residents) -> Vec<String> {
-        let (mut after, mut ids) = (0, Vec::new());
-        while let Some((turn, resting)) = residents.next_at_rest(after) {
-            (after, ids) = (turn, [ids, vec![resting.key.id.as_str().to_owned()]].concat());
+        let (mut search, mut ids) = (residents.search(), Vec::new());
+        while let Some((turn, resting)) = search.next() {
+            search.pass_object(turn, resting.shard);
+            ids.push(resting.key.id.as_str().to_owned());
         }
         ids
+    }
+
+    fn in_shard(id: &str, shard: u64) -> Resting {
+        Resting { shard: Some(ShardId::from_raw(shard)), ..resting(id, 1) }
+    }
+
+    #[test]
+    fn a_search_keeps_the_order_across_shards() {
+        let residents = Arc::new(Residents::default());
+        let mut all: Vec<_> = (0..6).map(|_| residents.enter()).collect();
+        for (number, residence) in (0..).zip(&mut all) {
+            residence.rest(in_shard(&format!("o{number}"), number % 2));
+        }
+        assert_eq!(listed(&residents), ["o0", "o1", "o2", "o3", "o4", "o5"]);
+        all[0].wake();
+        all[1].rest(in_shard("o1", 1));
+        assert_eq!(listed(&residents), ["o2", "o3", "o4", "o5", "o1"]);
+        let mut search = residents.search();
+        let firsts = std::iter::from_fn(|| search.next());
+        let firsts: Vec<_> = firsts.map(|(_, one)| one.key.id.as_str().to_owned()).collect();
+        assert_eq!(firsts, ["o2", "o3"], "one object per shard, unless it is passed");
+        drop(all);
+        let state = residents.lock();
+        assert!(state.at_rest.is_empty() && state.oldest.is_empty());
     }
 
     #[test]

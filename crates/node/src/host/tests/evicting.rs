@@ -219,3 +219,37 @@ async fn concurrent_calls_exceed_the_ceiling_by_at_most_their_number() {
     }
     assert_eq!((world.objects(), world.deactivated()), ((100, 100), 900));
 }
+
+/// More objects than fit into any bounded look at the front of the list.
+const MANY: usize = 1_500;
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_draining_shards_do_not_protect_idle_ones() {
+    let world = world(at_most(MANY as u64 + 1));
+    for number in 0..MANY {
+        world.call(&format!("shard#5/{number}"), "count").await.unwrap();
+    }
+    world.slot().set_admitting(false);
+    world.call("a:1/idle", "count").await.unwrap();
+    assert_eq!(world.deactivated(), 0);
+    world.call("a:1/new", "count").await.unwrap();
+    assert_eq!(world.deactivated(), 1);
+    assert_eq!(world.call("a:1/new", "count").await.unwrap(), "2", "the other one was evicted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_calls_wait_for_do_not_protect_idle_ones() {
+    let world = world(at_most(MANY as u64 + 1));
+    let ids: Vec<_> = (0..MANY).map(|number| format!("shard#5/{number}")).collect();
+    for id in &ids {
+        world.call(id, "count").await.unwrap();
+    }
+    world.call("shard#5/idle", "count").await.unwrap();
+    let cells = ids.iter().map(|id| world.slot().cell(&call(id, "").target));
+    let cells: Vec<_> = cells.collect();
+    // Each is about to be used by a call that has not started.
+    let _waiting: Vec<_> = cells.iter().map(|cell| cell.line_up()).collect();
+    world.call("shard#5/new", "count").await.unwrap();
+    assert_eq!(world.deactivated(), 1);
+    assert!(!world.slot().has(&call("shard#5/idle", "").target));
+}
