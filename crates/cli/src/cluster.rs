@@ -188,7 +188,7 @@ fn remedy(error: &ClusterOpenError, flag: &str) -> Option<String> {
         ClusterOpenError::Layout { ours: Layout::Seed { .. }, .. } => {
             "omit --seed-format".to_owned()
         }
-        ClusterOpenError::Remains => format!("run {delete}"),
+        ClusterOpenError::Remains => format!("to do so, run {delete}"),
         _ => return None,
     };
     Some(remedy)
@@ -244,6 +244,8 @@ mod tests {
         let ours = Layout::Seed { prefix: "/goverse".to_owned() };
         let format = ClusterOpenError::Layout { cluster: ClusterFormat::Native, ours };
         assert_eq!(remedy(&format).unwrap(), "omit --seed-format");
+        let rest = remedy(&ClusterOpenError::Remains).unwrap();
+        assert_eq!(rest, "to do so, run `shardwright cluster delete --cluster c`");
         assert_eq!(remedy(&ClusterOpenError::NotThere), None);
     }
 }

@@ -158,7 +158,8 @@ impl Agent {
         while desired.changed().await.is_ok() {}
     }
 
-    /// Joins with a new session. Returns `None` if the node is to drain or was dropped.
+    /// Joins with a new session. Returns `None` if the node is to drain or was dropped, or if the
+    /// cluster was deleted.
     async fn rejoin(&self) -> Option<NodeMembership> {
         let mut desired = self.desired.clone();
         let (address, weight) = (&self.address, self.options.weight);
@@ -172,7 +173,12 @@ impl Agent {
                 }
                 None
             }
-            joined = joining => Some(joined),
+            joined = joining => {
+                if joined.is_none() {
+                    self.state.send_replace(NodeState::Deleted);
+                }
+                joined
+            }
         }
     }
 

@@ -22,6 +22,7 @@ pub struct Gate {
     service: Arc<GateService>,
     /// Dropping it removes the gate's entry from the cluster.
     leave: watch::Sender<bool>,
+    deleted: watch::Receiver<bool>,
     notice_log: Arc<NoticeLog>,
 }
 
@@ -38,9 +39,11 @@ impl Gate {
         let session = Arc::new(Mutex::new(membership.serving_changes()));
         let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
         let left = leave.subscribe();
+        let (is_deleted, deleted) = watch::channel(false);
         let staying = Staying {
             cluster: cluster.clone(),
             session: Arc::clone(&session),
+            is_deleted,
             notice_log: Arc::clone(&notice_log),
         };
         let staying = staying.run(membership, left);
@@ -49,7 +52,7 @@ impl Gate {
         let probe = StoreProbe::new(cluster.clone());
         let router = Router::new(cluster, transport, queue, None);
         let service = Arc::new(GateService { router, session, probe });
-        Ok(Self { service, leave, notice_log })
+        Ok(Self { service, leave, deleted, notice_log })
     }
 
     /// Routes a call to its object and returns the answer.
@@ -82,6 +85,15 @@ impl Gate {
     #[must_use]
     pub fn notices(&self) -> watch::Receiver<RetryNotices> {
         self.notice_log.notices()
+    }
+
+    /// Waits until the cluster was deleted. The gate then has no entry, and no call succeeds.
+    pub async fn deleted(&self) {
+        let mut deleted = self.deleted.clone();
+        if deleted.wait_for(|deleted| *deleted).await.is_err() {
+            // The gate was closed first.
+            std::future::pending().await
+        }
     }
 
     /// Removes the gate's entry from the cluster. Calls are still answered.
@@ -128,6 +140,7 @@ impl CallService for GateService {
 struct Staying {
     cluster: Cluster,
     session: Arc<Session>,
+    is_deleted: watch::Sender<bool>,
     notice_log: Arc<NoticeLog>,
 }
 
@@ -142,11 +155,16 @@ impl Staying {
             }
             let join = || self.cluster.join_gate(address.clone());
             let joining = join_again(&self.cluster, &self.notice_log, join);
-            membership = tokio::select! {
+            let joined = tokio::select! {
                 biased;
                 _ = leave.wait_for(|leave| *leave) => return,
                 joined = joining => joined,
             };
+            let Some(joined) = joined else {
+                self.is_deleted.send_replace(true);
+                return;
+            };
+            membership = joined;
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             *session = membership.serving_changes();
         }

@@ -76,6 +76,15 @@ pub enum NodeState {
     /// Its own code panicked. It serves nothing, and other nodes claim its shards when its session
     /// expires.
     Failed,
+    /// The cluster was deleted. The node has left it, and serves nothing.
+    Deleted,
+}
+
+impl NodeState {
+    /// Whether the node has ended.
+    const fn is_over(self) -> bool {
+        matches!(self, Self::Left | Self::Gone | Self::Failed | Self::Deleted)
+    }
 }
 
 impl Node {
@@ -179,15 +188,12 @@ impl Node {
     /// Hands over every shard and leaves the cluster. No call fails because of it. Calls that still
     /// arrive get [`CallError::NotServing`], so keep the server running for a moment.
     ///
-    /// Returns [`NodeState::Left`], [`NodeState::Gone`] if not everything was handed over, or
-    /// [`NodeState::Failed`] if the node had failed before.
+    /// Returns [`NodeState::Left`], or [`NodeState::Gone`] if not everything was handed over. A node
+    /// that had ended before returns [`NodeState::Failed`] or [`NodeState::Deleted`].
     pub async fn drain(&self) -> NodeState {
         self.desired.send_replace(DesiredState::Drain);
         let mut state = self.state.clone();
-        let is_over = |state: &NodeState| {
-            matches!(state, NodeState::Left | NodeState::Gone | NodeState::Failed)
-        };
-        let ended = state.wait_for(is_over);
+        let ended = state.wait_for(|state| state.is_over());
         // The sender is dropped if the agent has failed.
         ended.await.map_or(NodeState::Failed, |state| *state)
     }

@@ -200,8 +200,8 @@ pub(crate) enum ClusterCommand {
     /// cluster as well.
     #[command(after_help = example("shardwright cluster create --shards 1024 --hash avalanche64"))]
     Create,
-    /// Delete a cluster that has no nodes and no gates. Stored objects stay, with their fences:
-    /// delete them too, or create the next cluster under another name.
+    /// Delete a cluster that has no nodes and no gates. What its objects have stored stays. Repeat
+    /// the command to complete an interrupted deletion.
     #[command(after_help = example("shardwright cluster delete --cluster old"))]
     Delete,
     #[command(flatten)]

@@ -55,6 +55,7 @@ pub(crate) async fn run(
         () = signals.next() => {}
         ended = &mut http => return Ok(ended.map(|()| Exit::Done)?),
         ended = &mut grpc => return Ok(ended.map(|()| Exit::Done)?),
+        () = gate.deleted() => anyhow::bail!("the cluster was deleted, so the gate has ended"),
     }
     gate.close();
     // Calls in progress are still answered.

@@ -21,6 +21,7 @@ use crate::store::StoreAddress;
 const LINGER: Duration = Duration::from_secs(1);
 
 const FAILED: &str = "the node has failed; other nodes get its shards when its session expires";
+const DELETED: &str = "the cluster was deleted, so the node has ended";
 const GONE: &str = "the node lost its membership before it handed over all shards; other nodes get \
                     them when its session expires";
 
@@ -75,11 +76,15 @@ pub(crate) async fn run(
         biased;
         () = signals.next() => {}
         ended = &mut server => return Ok(ended.map(|()| Exit::Done)?),
-        _ = state.wait_for(|state| *state == NodeState::Failed) => anyhow::bail!(FAILED),
+        ended = state.wait_for(|state| failure(*state).is_some()) => {
+            anyhow::bail!(ended.map_or(FAILED, |state| failure(*state).unwrap_or(FAILED)));
+        }
     }
     let ended = signals.end(async {
         let state = node.drain().await;
-        anyhow::ensure!(matches!(state, NodeState::Left | NodeState::Gone), FAILED);
+        if let Some(failure) = failure(state) {
+            anyhow::bail!(failure);
+        }
         tokio::time::sleep(LINGER).await;
         drop(stop);
         server.await?;
@@ -89,6 +94,19 @@ pub(crate) async fn run(
     let exit = ended.await?;
     following.abort();
     Ok(exit)
+}
+
+/// Why a node has ended that was not to leave.
+const fn failure(state: NodeState) -> Option<&'static str> {
+    match state {
+        NodeState::Failed => Some(FAILED),
+        NodeState::Deleted => Some(DELETED),
+        NodeState::Serving
+        | NodeState::Draining
+        | NodeState::Rejoining
+        | NodeState::Left
+        | NodeState::Gone => None,
+    }
 }
 
 /// Writes an event for each change of the node's state.
@@ -112,6 +130,7 @@ async fn follow(
             }
             NodeState::Gone => ("gone", "has lost its membership before it handed over all shards"),
             NodeState::Failed => ("failed", "has failed and no longer serves"),
+            NodeState::Deleted => ("deleted", "has no cluster: it was deleted"),
         };
         let mut fields = vec![("address", address.as_str())];
         let line = match &released {

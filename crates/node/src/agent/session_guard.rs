@@ -34,19 +34,21 @@ impl SessionAgent {
 /// The first and the longest pause after a failed join.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Joins a cluster again, however long that takes, because the store may be unreachable.
+/// Joins a cluster again, however long that takes, because the store may be unreachable. Returns
+/// `None` if the cluster was deleted.
 pub(crate) async fn join_again<M, F>(
     cluster: &Cluster,
     notice_log: &NoticeLog,
     join: impl Fn() -> F,
-) -> M
+) -> Option<M>
 where
     F: Future<Output = Result<M, JoinError>>,
 {
     let (mut pause, longest) = PAUSES;
     loop {
         match join().await {
-            Ok(membership) => return membership,
+            Ok(membership) => return Some(membership),
+            Err(JoinError::Deleted) => return None,
             Err(error) => {
                 notice_log.record(Activity::Join, error);
                 cluster.env().sleep(pause).await;

@@ -7,7 +7,7 @@ use shardwright_contracts::Env;
 
 use super::load::Load;
 use super::world::*;
-use crate::NodeState;
+use crate::{Gate, GateOptions, NodeState};
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_node_loses_no_acknowledged_call() {
@@ -106,4 +106,47 @@ async fn a_node_that_restarts_at_its_address_claims_again() {
     world.settle(1).await;
     assert_eq!(again.node.shards().len(), 64);
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_and_a_gate_of_a_deleted_cluster_end() {
+    for world in [World::new().await, World::of_text().await] {
+        let (node, line) = (world.node("a").await, Arc::new(Line::default()));
+        let cluster = world.cluster(Arc::clone(&line)).await;
+        let transport = Arc::clone(&world.network) as _;
+        let gate = Gate::open(cluster, address("gate"), transport, GateOptions::default());
+        let gate = gate.await.unwrap();
+        world.settle(1).await;
+        let cut = |cut| [&node.line, &line].map(|line| line.cut.store(cut, Ordering::Relaxed));
+        cut(true);
+        world.until(|view| view.members.is_empty() && view.gates.is_empty()).await;
+        world.delete().await.unwrap();
+        cut(false);
+        let mut state = node.node.state();
+        let deleted = async {
+            state.wait_for(|state| *state == NodeState::Deleted).await.unwrap();
+            gate.deleted().await;
+        };
+        tokio::time::timeout(TTL, deleted).await.unwrap();
+        assert_eq!(node.node.drain().await, NodeState::Deleted);
+        assert_eq!(world.next_expiry(), None, "no session is left");
+    }
+}
+
+/// A deletion is refused if a node has joined just before it, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_node_rejoins_after_a_refused_deletion() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    nodes[0].line.cut.store(true, Ordering::Relaxed);
+    world.until(|view| view.members.len() == 1).await;
+    world.mark_deletion().await;
+    nodes[0].line.cut.store(false, Ordering::Relaxed);
+    world.sleep_ms(60_000).await;
+    assert_eq!(*nodes[0].node.state().borrow(), NodeState::Rejoining);
+    let notices = nodes[0].node.notices().borrow().clone();
+    let why = notices.after(0).last().map(|notice| notice.why.clone());
+    assert_eq!(why.unwrap(), "the cluster is being deleted");
+    world.delete().await.unwrap_err();
+    world.settle(2).await;
 }

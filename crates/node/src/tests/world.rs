@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
-use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, ClusterView, Layout};
-use shardwright_contracts::{Env, ShardId};
+use shardwright_cluster::records::ClusterDeletionRecord;
+use shardwright_cluster::{
+    Cluster, ClusterDeleteError, ClusterKey, ClusterName, ClusterOptions, ClusterView, Layout,
+};
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_engine::codec::Record;
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
 use shardwright_store::memory::{self, Before, Hooks, MemoryStore};
-use shardwright_store::{Commit, Fault, FaultKind, SessionClock, Store as _};
+use shardwright_store::{Commit, Expect, Fault, FaultKind, SessionClock, Store as _};
 
 use super::counter::{Counter, Rows};
 use crate::testing::PausedEnv;
@@ -134,6 +138,27 @@ impl World {
         open(&self.store, &self.env, &self.config, &self.layout, line).await
     }
 
+    /// Deletes the cluster.
+    pub(super) async fn delete(&self) -> Result<(), ClusterDeleteError> {
+        let store = self.store.client(Arc::new(memory::NoHooks));
+        Cluster::delete(store, &options(&self.config, &self.layout)).await
+    }
+
+    /// Makes the first commit of a deletion.
+    pub(super) async fn mark_deletion(&self) {
+        let keys = options(&self.config, &self.layout).cluster_keys().unwrap();
+        let key = keys.key(&ClusterKey::Deletion);
+        let mark = ClusterDeletionRecord { floor: FenceEpoch::INITIAL, unfinished: true };
+        let commit = Commit::builder().expect(key.clone(), Expect::Absent);
+        let commit = commit.put(key, mark.encode()).build().unwrap();
+        self.store.commit(commit).await.unwrap();
+    }
+
+    /// Time until a session expires, if there is one.
+    pub(super) fn next_expiry(&self) -> Option<Duration> {
+        self.store.until_next_expiry()
+    }
+
     pub(super) async fn node(&self, name: &str) -> Process {
         self.node_with(name, NodeOptions::default(), Arc::clone(&self.network) as _).await
     }
@@ -234,13 +259,13 @@ async fn open(
     layout: &Layout,
     line: Arc<Line>,
 ) -> Cluster {
+    Cluster::open(store.client(line), env.clone(), options(config, layout)).await.unwrap()
+}
+
+fn options(config: &ClusterConfig, layout: &Layout) -> ClusterOptions {
     let name = ClusterName::parse("test").unwrap();
-    let options = ClusterOptions {
-        session_ttl: TTL,
-        layout: layout.clone(),
-        ..ClusterOptions::new(name, config.clone())
-    };
-    Cluster::open(store.client(line), env.clone(), options).await.unwrap()
+    let layout = layout.clone();
+    ClusterOptions { session_ttl: TTL, layout, ..ClusterOptions::new(name, config.clone()) }
 }
 
 pub(super) fn address(name: &str) -> NodeAddress {
