@@ -1,10 +1,10 @@
 //! Whether a cluster exists, and its creation.
 //!
-//! Two records decide it. The plan record exists from the creation to the last commit of a deletion.
-//! The deletion record is written by every deletion, also by an unfinished one, and remains after
-//! it. A join compares both at the revisions that show the cluster, so a deleted cluster gets no
-//! members. A text cluster of another program may have no plan record. Its deletion changes the
-//! deletion record all the same.
+//! Two records decide it. The plan record exists from the creation to the last commit of a
+//! deletion. The deletion record is written by every deletion, also by an unfinished one, and
+//! remains after it. A join compares both at the revisions that show the cluster, so a deleted
+//! cluster gets no members. A text cluster of another program may have no plan record. Its deletion
+//! changes the deletion record all the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -188,8 +188,8 @@ impl Node {
     /// Hands over every shard and leaves the cluster. No call fails because of it. Calls that still
     /// arrive get [`CallError::NotServing`], so keep the server running for a moment.
     ///
-    /// Returns [`NodeState::Left`], or [`NodeState::Gone`] if not everything was handed over. A node
-    /// that had ended before returns [`NodeState::Failed`] or [`NodeState::Deleted`].
+    /// Returns [`NodeState::Left`], or [`NodeState::Gone`] if not everything was handed over. A
+    /// node that had ended before returns [`NodeState::Failed`] or [`NodeState::Deleted`].
     pub async fn drain(&self) -> NodeState {
         self.desired.send_replace(DesiredState::Drain);
         let mut state = self.state.clone();

@@ -51,7 +51,8 @@ proptest! {
     #[test]
     fn any_bytes_parse_as_at_most_one_key(
         data in proptest::collection::vec(any::<u8>(), 0..150),
-        name in "plan|deletion|member|leaving|drain|gate|leader|targets|chunk|claim|nodes|gates|shard",
+        name in "plan|deletion|member|leaving|drain|gate|leader|targets|chunk|claim|nodes|gates\
+            |shard",
         rest in "(/[0-9a-f]{16}|/[0-9]{1,5}|/[a-z]{1,3}:[0-9]{1,4}){0,2}/?",
     ) {
         checks::cluster_key::any_bytes(&data);
