@@ -4,7 +4,11 @@
 //! operation's id. The shards are written behind it, where no reader looks while the run is
 //! initializing. A last commit starts the run and deletes the stage. Every commit in between
 //! compares the stage and the run, so late and overtaken commits write nothing. Repeating the
-//! operation continues where it stopped. Cancelling the run removes stage and shards first.
+//! operation continues where it stopped.
+//!
+//! Cancelling the run ends it in one commit, which refuses every later commit of a registration.
+//! Then the shards are deleted, and the stage last. Shards behind a stage do not exist, so an
+//! interrupted removal shows nothing. Repeating the cancellation continues it.
 //!
 //! If the run is created with its shards, the first of these commits creates it and reserves its
 //! shards.
@@ -25,8 +29,10 @@ use shardwright_coordination::{
 use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
-use shardwright_engine::transact::{self, Settled};
-use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Store, StoreLimits};
+use shardwright_engine::transact;
+use shardwright_store::{
+    Commit, CommitBuilder, Expect, Key, Revision, Store, StoreLimits, Versioned,
+};
 
 use self::transaction::{Ended, Registration};
 use crate::collection::{DeleteRange, RunAddress};
@@ -221,13 +227,13 @@ impl StoredCoordinator {
         reservation.add_to(commit)
     }
 
-    /// Deletes what another registration left behind, except the shards that are written again;
-    /// false if the stage was replaced.
+    /// Deletes what a registration had written at a revision, except the shards that are written
+    /// again; false if the stage was replaced.
     async fn clear(
         &self,
         address: RunAddress,
         kept: &[ShardRecord],
-        stage_at: Revision,
+        (stage_at, since): (Revision, Revision),
         operation: Operation,
     ) -> Result<bool, InfraError> {
         let (keys, RunAddress { tenant, run }) = (&self.core.keys, address);
@@ -238,7 +244,7 @@ impl StoredCoordinator {
             [keys.definition(tenant, key), keys.progress(tenant, key), keys.open(tenant, key)]
         };
         let kept: BTreeSet<Key> = kept.iter().flat_map(of_shard).collect();
-        let range = DeleteRange { address, since: stage_at, guard };
+        let range = DeleteRange { address, since, guard };
         let is_left = |key: &Key| *key != gate && !kept.contains(key);
         for keys in [keys.shards(tenant, run), keys.view(tenant, run)] {
             if !self.core.delete_range(&range, &keys, is_left, operation).await? {
@@ -248,49 +254,35 @@ impl StoredCoordinator {
         Ok(true)
     }
 
-    /// Removes an unfinished registration before its run is cancelled, and makes the cancelling
-    /// commit return the reservation. None if the registration has continued meanwhile.
-    ///
-    /// The cancellation replaces the stage, so that the registration can write nothing more. If it
-    /// is interrupted, the run is still initializing, and a later cancellation or registration
-    /// continues from there.
-    pub(crate) async fn drop_registration(
+    /// Removes the unfinished registration of a run that ended at a revision, if there is one.
+    /// Failures are ignored: repeating the cancellation or deleting the run removes the rest.
+    pub(crate) async fn remove_registration(
         &self,
         address: RunAddress,
-        run_at: Revision,
-        cancelling: StageRecord,
-        cancel: CommitBuilder,
+        ended_at: Revision,
         operation: Operation,
-    ) -> Result<Option<CommitBuilder>, InfraError> {
-        let (keys, RunAddress { tenant, run }) = (&self.core.keys, address);
-        let stage_key = keys.stage(tenant, run);
-        let (found, _) = self.core.load_one(&stage_key, operation).await?;
-        let Some(found) = found else {
-            return Ok(Some(cancel.expect(stage_key, Expect::Absent)));
+    ) {
+        let _failed = self.try_remove_registration(address, ended_at, operation).await;
+    }
+
+    async fn try_remove_registration(
+        &self,
+        address: RunAddress,
+        ended_at: Revision,
+        operation: Operation,
+    ) -> Result<(), InfraError> {
+        let stage = self.core.keys.stage(address.tenant, address.run);
+        let read = |_| async {
+            let (found, as_of) = self.core.load_one(&stage, operation).await?;
+            Ok((as_of >= ended_at).then_some(found))
         };
-        let is_ours = StageRecord::decode(&found.value).is_ok_and(|stage| stage == cancelling);
-        let stage_at = if is_ours {
-            found.revision
-        } else {
-            let replace = Commit::builder()
-                .expect(keys.run(tenant, run), Expect::At(run_at))
-                .expect(stage_key.clone(), Expect::At(found.revision))
-                .put(stage_key.clone(), cancelling.encode());
-            let replace = transact::build(operation, replace)?;
-            match self.core.settle_run(address, &replace, operation).await {
-                Ok(Settled::Stored(at)) => at,
-                // A stage alone ends nothing, so its outcome need not be known.
-                Ok(Settled::Conflict(_) | Settled::Overtaken(_))
-                | Err(InfraError::Unknown { .. }) => return Ok(None),
-                Ok(settled) => return Err(settled.into_failure(operation)),
-                Err(error) => return Err(error),
-            }
-        };
-        if !self.clear(address, &[], stage_at, operation).await? {
-            return Ok(None);
+        let found = self.core.driver.read_until(operation, read).await?;
+        let Some(Versioned { revision: stage_at, .. }) = found else { return Ok(()) };
+        if self.clear(address, &[], (stage_at, ended_at), operation).await? {
+            let last = Commit::builder().expect(stage.clone(), Expect::At(stage_at)).delete(stage);
+            self.core.store_under_guard(address, last, operation).await?;
         }
-        let cancel = cancel.expect(stage_key.clone(), Expect::At(stage_at)).delete(stage_key);
-        self.core.return_shards(tenant, run, cancel, operation).await.map(Some)
+        Ok(())
     }
 
     /// Writes the shards behind the stage; false if the stage was replaced.

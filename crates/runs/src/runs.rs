@@ -19,7 +19,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 use crate::collection::RunAddress;
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::reading::StoredRun;
-use crate::records::{RunHeadRecord, RunStateRecord, StageRecord};
+use crate::records::{RunHeadRecord, RunStateRecord};
 
 const CREATE: Operation = operation!("create_run");
 
@@ -130,10 +130,12 @@ impl StoredCoordinator {
         let (attempts, overtaken_at) = (Vec::new(), None);
         let mut transition =
             Transition { backend: self, call, run, change, op, attempts, overtaken_at };
-        let (record, outcome) = self.core.driver.transact(&mut transition).await?;
-        // An ended run needs no unused reservation.
-        if let Some(record) = record.filter(|record| record.status.is_terminal()) {
-            self.core.return_unused_shards(record.tenant, record.run).await;
+        let Ending { ended_at, outcome } = self.core.driver.transact(&mut transition).await?;
+        // Also after a replay, because the process that ended the run may have died before.
+        if let Some(ended_at) = ended_at {
+            let address = RunAddress { tenant, run };
+            self.remove_registration(address, ended_at, operation_of(change)).await;
+            self.core.return_unused_shards(tenant, run).await;
         }
         Ok(outcome)
     }
@@ -273,17 +275,24 @@ struct RunBasis {
 struct Changed {
     /// Revision of the run before the change.
     at: Revision,
-    /// None for a replay.
-    record: Option<RunRecord>,
+    /// Whether the run has ended.
+    has_ended: bool,
     logged: Option<OpLogEntry>,
     events: EventCollector,
+    outcome: IdempotentOutcome<()>,
+}
+
+/// Outcome of a change.
+struct Ending {
+    /// Revision at which the run has ended, if it has.
+    ended_at: Option<Revision>,
     outcome: IdempotentOutcome<()>,
 }
 
 impl Transaction for Transition<'_> {
     type Basis = Option<RunBasis>;
     type Answer = Changed;
-    type Output = (Option<RunRecord>, IdempotentOutcome<()>);
+    type Output = Ending;
     type Error = RunTransitionError;
 
     fn operation(&self) -> Operation {
@@ -315,18 +324,23 @@ impl Transaction for Transition<'_> {
         match ops::change_run(&self.call, &mut record, change, self.op, &mut events) {
             Ok(outcome @ IdempotentOutcome::Executed(())) => {
                 let commit = core.changed(&record, found.at, before);
-                let logged = newly_logged(&found.record.op_log, &record.op_log);
-                let commit = match self.without_registration(found, logged, commit).await? {
-                    Some(commit) => commit,
-                    None => return Ok(Decision::Reload),
+                let commit = match found.record.status {
+                    // Its registration has reserved shards, which will never exist.
+                    RunStatus::Initializing => {
+                        let RunRecord { tenant, run, .. } = record;
+                        core.return_shards(tenant, run, commit, self.operation()).await?
+                    }
+                    _ => commit,
                 };
-                let (at, record) = (found.at, Some(record));
-                Ok(Decision::Commit(commit, Changed { at, record, logged, events, outcome }))
+                let logged = newly_logged(&found.record.op_log, &record.op_log);
+                let (at, has_ended) = (found.at, record.status.is_terminal());
+                Ok(Decision::Commit(commit, Changed { at, has_ended, logged, events, outcome }))
             }
             Ok(outcome @ IdempotentOutcome::Replayed(())) => {
                 let events = take_logged(&mut self.attempts, &record.op_log).unwrap_or(events);
-                let (at, record, logged) = (found.at, None, None);
-                Ok(Decision::Answer(Changed { at, record, logged, events, outcome }))
+                let (at, has_ended) = (found.at, record.status.is_terminal());
+                let logged = None;
+                Ok(Decision::Answer(Changed { at, has_ended, logged, events, outcome }))
             }
             // A state from before an overtaken attempt refuses nothing: the attempt may have been
             // applied since.
@@ -348,34 +362,14 @@ impl Transaction for Transition<'_> {
     fn finish(
         &mut self,
         _: Self::Basis,
-        Changed { record, events, outcome, .. }: Changed,
+        Changed { at, has_ended, events, outcome, .. }: Changed,
         stored: Option<(&Commit, Revision)>,
-    ) -> Self::Output {
+    ) -> Ending {
         let core = &self.backend.core;
         core.note_stored(self.call.tenant, self.run, stored);
         core.publisher.publish(events);
-        (record, outcome)
-    }
-}
-
-impl Transition<'_> {
-    /// Removes the unfinished registration of a run that is cancelled; none if it has continued.
-    async fn without_registration(
-        &self,
-        StoredRun { record, at, .. }: &StoredRun,
-        logged: Option<OpLogEntry>,
-        commit: CommitBuilder,
-    ) -> Result<Option<CommitBuilder>, InfraError> {
-        let Some(OpLogEntry { op, payload_hash, .. }) =
-            logged.filter(|_| record.status == RunStatus::Initializing)
-        else {
-            return Ok(Some(commit));
-        };
-        let address = RunAddress { tenant: record.tenant, run: record.run };
-        let cancelling = StageRecord { op, payload_hash };
-        let dropped =
-            self.backend.drop_registration(address, *at, cancelling, commit, self.operation());
-        dropped.await
+        let stored_at = stored.map_or(at, |(_, stored_at)| stored_at);
+        Ending { ended_at: has_ended.then_some(stored_at), outcome }
     }
 }
 

@@ -181,12 +181,13 @@ impl Core {
         let ShardAddress { tenant, key } = address;
         let keys = [
             self.keys.gate(tenant, key.run),
+            self.keys.stage(tenant, key.run),
             self.keys.definition(tenant, key),
             self.keys.progress(tenant, key),
             self.keys.owner(tenant, key),
         ];
         let loaded = listing::load_all(&self.store, &keys, operation).await;
-        let ([gate, definition, progress, owner], revision) = loaded.map_err(other)?;
+        let ([gate, stage, definition, progress, owner], revision) = loaded.map_err(other)?;
         let (Some(definition), Some(progress)) = (definition, progress) else { return Ok(None) };
         let Some(gate) = gate else {
             // The run is being deleted, or is damaged.
@@ -196,8 +197,8 @@ impl Core {
         let gate_at = gate.revision;
         let gate = RunStateRecord::decode(&gate.value);
         let gate = gate.map_err(|error| other(fault::decode(operation, &error)))?;
-        if gate.status == RunStatus::Initializing {
-            // Staged shards do not exist yet.
+        if stage.is_some() || gate.status == RunStatus::Initializing {
+            // Staged shards do not exist: not before the run starts, nor if it is cancelled before.
             return Ok(None);
         }
         let record = decode_shard(address, &definition, &progress, operation);

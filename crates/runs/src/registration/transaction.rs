@@ -233,10 +233,11 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
             },
         };
         // The process that stored the stage may have died before it deleted everything.
-        if stage.is_some()
-            && !backend.clear(plan.address(), &plan.shards, stage_at, plan.operation).await?
-        {
-            return Ok(Next::Reload);
+        if stage.is_some() {
+            let since = (stage_at, stage_at);
+            if !backend.clear(plan.address(), &plan.shards, since, plan.operation).await? {
+                return Ok(Next::Reload);
+            }
         }
         if !backend.write_shards(plan, stage_at).await? {
             return Ok(Next::Reload);

@@ -13,6 +13,7 @@
 )]
 
 mod blocking;
+mod cancelling;
 mod claiming;
 mod clock;
 mod collection;

@@ -1,8 +1,6 @@
 //! Registrations of many commits resume after a crash.
 
-use shardwright_coordination::error::reason::{
-    RunNotFound, RunTerminal, ShardNotFound, WrongStatus,
-};
+use shardwright_coordination::error::reason::{RunNotFound, ShardNotFound, WrongStatus};
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, CreateRunWithShardsError, EventKind,
     IdempotentOutcome, InfraError, RegisterShardsError, RunProgress, RunQueryError, RunStatus,
@@ -12,11 +10,11 @@ use shardwright_runs::{Delivery, EngineConfig, RunAddress};
 use shardwright_store::StoreLimits;
 use shardwright_store::memory::MemoryStore;
 
-use crate::flaky::{FlakyStore, Reaction, YieldingStore};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::site::{Engine, Manifest, RUN, Site, TENANT, list, op, run_config, shard, worker};
 
 /// So small that a manifest needs many commits.
-const FEW_WRITES: StoreLimits =
+pub(crate) const FEW_WRITES: StoreLimits =
     StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
 const FEW_BYTES: StoreLimits =
     StoreLimits { expectations: 16, writes: 1_000, key_bytes: 1_024, bytes: 4_000 };
@@ -25,12 +23,12 @@ const FEW_BYTES: StoreLimits =
 const PLENTY: StoreLimits =
     StoreLimits { expectations: 1_000, writes: 1_000, key_bytes: 1_024, bytes: 1 << 20 };
 
-fn small(site: &Site, limits: StoreLimits) -> (Engine, FlakyStore<MemoryStore>) {
+pub(crate) fn small(site: &Site, limits: StoreLimits) -> (Engine, FlakyStore<MemoryStore>) {
     let store = FlakyStore::with_limits(site.store.clone(), limits);
     (site.engine_over(store.clone(), Site::config()), store)
 }
 
-async fn register(
+pub(crate) async fn register(
     engine: &Engine,
     shards: usize,
     id: u64,
@@ -65,7 +63,7 @@ fn large_manifest_is_registered_whole() {
 }
 
 /// Registers, dies at the given commit, and returns the site; none if the registration finished.
-fn dead_at(commit: usize, reaction: Reaction, limits: StoreLimits) -> Option<Site> {
+pub(crate) fn dead_at(commit: usize, reaction: Reaction, limits: StoreLimits) -> Option<Site> {
     let site = Site::new();
     let (engine, store) = small(&site, limits);
     site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
@@ -310,108 +308,4 @@ fn partial_creation_is_unknown_not_unapplied() {
         skip += 1;
     }
     assert!(made > 4, "too few failures: {made}");
-}
-
-#[test]
-fn cancelled_run_gets_no_more_shards() {
-    let site = Site::new();
-    let (engine, store) = small(&site, FEW_WRITES);
-    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
-    // The stage is stored, a commit of shards is delayed, and the process dies.
-    store.script([Reaction::Apply, Reaction::Late], Reaction::HangBefore);
-    assert!(site.world.run_or_drop(register(&engine, 20, 1)).is_none());
-    site.run(site.engine().cancel_run(TENANT, RUN, op(2))).unwrap();
-    let before = site.key_names();
-    assert_eq!(site.run(store.deliver_late()), 0);
-    assert_eq!(site.key_names(), before);
-}
-
-/// Keys of a run that was cancelled before it had a registration.
-fn cancelled_unregistered() -> Vec<String> {
-    let site = Site::new();
-    let engine = site.engine();
-    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
-    site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
-    site.key_names()
-}
-
-#[test]
-fn cancelling_removes_an_unfinished_registration() {
-    let expected = cancelled_unregistered();
-    for reaction in [Reaction::HangBefore, Reaction::HangAfter] {
-        let (mut deaths, mut cancelled) = (0, 0);
-        while let Some(site) = dead_at(deaths, reaction, FEW_WRITES) {
-            deaths += 1;
-            let (engine, _) = small(&site, FEW_WRITES);
-            let was_active =
-                site.run(engine.get_run(TENANT, RUN)).unwrap().status == RunStatus::Active;
-            site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
-            if was_active {
-                continue;
-            }
-            assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
-            let acquired = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
-            assert_eq!(acquired, Err(ShardNotFound { key: shard(0) }.into()));
-            let completed = site.run(engine.complete_run(TENANT, RUN, op(3)));
-            let status = RunStatus::Cancelled;
-            assert_eq!(completed, Err(RunTerminal { run: RUN, status }.into()));
-            let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
-            assert_eq!(progress, RunProgress::default());
-            cancelled += 1;
-        }
-        assert!(cancelled > 4, "too few cancellations: {cancelled}");
-    }
-}
-
-#[test]
-fn interrupted_cancellation_resumes() {
-    let expected = cancelled_unregistered();
-    for reaction in [Reaction::HangBefore, Reaction::HangAfter] {
-        for cancels_again in [true, false] {
-            let (mut deaths, mut died) = (0, true);
-            while died {
-                let site = dead_at(6, Reaction::HangAfter, FEW_WRITES).unwrap();
-                let (engine, store) = small(&site, FEW_WRITES);
-                store.always_after(deaths, reaction);
-                let cancel = engine.cancel_run(TENANT, RUN, op(2));
-                died = site.world.run_or_drop(cancel).is_none();
-                site.audit();
-                let (engine, _) = small(&site, FEW_WRITES);
-                let status = site.run(engine.get_run(TENANT, RUN)).unwrap().status;
-                if cancels_again {
-                    let again = site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
-                    assert_eq!(again.is_replay(), status == RunStatus::Cancelled);
-                    assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
-                } else if status == RunStatus::Initializing {
-                    site.run(register(&engine, 20, 1)).unwrap();
-                    assert_eq!(site.run(list(&engine)).len(), 20);
-                }
-                deaths += 1;
-            }
-            assert!(deaths > 4, "too few commits: {deaths}");
-        }
-    }
-}
-
-#[test]
-fn cancellation_and_registration_never_mix() {
-    let (mut begun, mut cancelled) = (0, 0);
-    for seed in 0..100 {
-        let site = dead_at(seed as usize % 5, Reaction::HangAfter, FEW_WRITES).unwrap();
-        let few = || FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
-        let one = site.engine_over(YieldingStore(few()), Site::config());
-        let other = site.engine_over(YieldingStore(few()), Site::config());
-        let cancel = one.cancel_run(TENANT, RUN, op(2));
-        let (a, b) = site.race(seed, cancel, register(&other, 11, 3));
-        let status = site.run(one.get_run(TENANT, RUN)).unwrap().status;
-        let shards = site.run(list(&one)).len();
-        match (a, b) {
-            (Ok(_), Ok(_)) => assert_eq!((status, shards), (RunStatus::Cancelled, 11)),
-            (Ok(_), Err(_)) => assert_eq!((status, shards), (RunStatus::Cancelled, 0)),
-            (a, b) => panic!("seed {seed}: {a:?} and {b:?}"),
-        }
-        begun += usize::from(shards > 0);
-        cancelled += usize::from(shards == 0);
-    }
-    assert!(begun > 5 && cancelled > 5, "{begun} begun, {cancelled} cancelled before");
 }

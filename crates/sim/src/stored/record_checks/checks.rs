@@ -23,8 +23,13 @@ impl RunRecords {
         if let Err(error) = join_run(run.clone(), manifest) {
             return Err((TOGETHER, error.to_string()));
         }
-        if self.staged && run.status != RunStatus::Initializing {
+        // A run that was cancelled before it began keeps the stage until its shards are removed.
+        let was_cancelled = run.status == RunStatus::Cancelled && self.manifest.is_none();
+        if self.staged && run.status != RunStatus::Initializing && !was_cancelled {
             return Err((TOGETHER, "a stage is left of a run that has begun or ended".into()));
+        }
+        if was_cancelled && let Some(count) = self.count {
+            return Err((TOGETHER, format!("cancelled before it began, counted: {count:?}")));
         }
         // Before the run begins, only a registration in progress has shards.
         if self.manifest.is_none() {
