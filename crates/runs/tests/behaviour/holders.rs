@@ -12,10 +12,16 @@ use shardwright_runs::{EngineConfig, LeaseBinding};
 
 use crate::flaky::YieldingStore;
 use crate::quarantine::corrupt;
-use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, list, op, shard, start, worker};
+use crate::site::{Engine, RUN, SESSION, Site, TENANT, acquire, list, op, shard, start, worker};
 
 /// A TTL that ends before the lease.
 const SHORT: Duration = Duration::from_secs(6);
+
+/// The default clock and allowances, and none of both, where timing is exact.
+fn configs() -> [EngineConfig; 2] {
+    let sessions = LeaseBinding::Session { ttl: SESSION };
+    [EngineConfig { sessions, ..EngineConfig::default() }, Site::config()]
+}
 
 /// Checks all that a coordinator shows of the only shard, and then whether it can be acquired.
 fn check_held(site: &Site, engine: &Engine, is_held: bool) {
@@ -37,11 +43,12 @@ fn check_held(site: &Site, engine: &Engine, is_held: bool) {
 
 #[test]
 fn holder_whose_session_has_ended_is_not_shown() {
-    for is_silent in [false, true] {
+    for (is_silent, others) in configs().map(|config| [(false, config), (true, config)]).concat() {
         let site = Site::new();
         let sessions = LeaseBinding::Session { ttl: SHORT };
-        let config = EngineConfig { sessions, ..Site::config() };
-        let (holder, other) = (site.engine_over(site.store.clone(), config), site.engine());
+        let engine = |config| site.engine_over(site.store.clone(), config);
+        let holder = engine(EngineConfig { sessions, ..others });
+        let other = engine(others);
         site.run(start(&holder, 1));
         site.run(acquire(&holder, 0, 1));
         check_held(&site, &other, true);
@@ -56,37 +63,46 @@ fn holder_whose_session_has_ended_is_not_shown() {
 }
 
 #[test]
-fn holder_without_a_session_is_shown_until_its_deadline() {
-    let site = Site::new();
-    let config = EngineConfig { sessions: LeaseBinding::Deadline, ..Site::config() };
-    let engine = site.engine_over(site.store.clone(), config);
-    site.run(start(&engine, 1));
-    site.run(acquire(&engine, 0, 1));
-    site.run(engine.close()).unwrap();
-    site.world.advance(LEASE_MS - 1);
-    check_held(&site, &engine, true);
-    site.world.advance(1);
-    check_held(&site, &engine, false);
+fn holder_is_shown_until_its_lease_can_be_taken_over() {
+    for (config, is_bound) in configs().map(|config| [(config, false), (config, true)]).concat() {
+        let sessions = if is_bound { config.sessions } else { LeaseBinding::Deadline };
+        for skew_allowance_ms in [config.skew_allowance_ms, config.skew_allowance_ms + 500] {
+            let site = Site::new();
+            let config = EngineConfig { sessions, skew_allowance_ms, ..config };
+            let engine = || site.engine_over(site.store.clone(), config);
+            let (holder, other) = (engine(), engine());
+            site.run(start(&holder, 1));
+            // The other clock starts ahead by the interval of marks.
+            site.run(list(&other));
+            let lease = site.run(acquire(&holder, 0, 1));
+            let over_at = lease.deadline().saturating_add(skew_allowance_ms);
+            site.world.advance(over_at.millis_since(site.world.now()) - 1);
+            for engine in [&holder, &other] {
+                // The hint is the first time at which a claim succeeds.
+                let none = site.run(engine.claim_next_available(TENANT, RUN, worker(2)));
+                let earliest_deadline = Some(over_at);
+                assert_eq!(none, Err(ClaimError::from(NoneAvailable { earliest_deadline })));
+            }
+            check_held(&site, &other, true);
+            site.world.advance(1);
+            check_held(&site, &other, false);
+        }
+    }
 }
 
 #[test]
-fn holder_is_shown_for_the_skew_allowance_after_its_deadline() {
+fn restarted_coordinator_shows_what_its_own_clock_grants() {
     let site = Site::new();
-    let config = EngineConfig { skew_allowance_ms: 500, ..Site::config() };
+    let [config, _] = configs();
     let engine = || site.engine_over(site.store.clone(), config);
-    let (holder, other) = (engine(), engine());
+    let holder = engine();
     site.run(start(&holder, 1));
     let lease = site.run(acquire(&holder, 0, 1));
-    site.world.advance(LEASE_MS + 499);
-    check_held(&site, &other, true);
-    for engine in [&holder, &other] {
-        // The hint is the first time at which a claim succeeds.
-        let earliest_deadline = Some(lease.deadline().saturating_add(500));
-        let none = site.run(engine.claim_next_available(TENANT, RUN, worker(2)));
-        assert_eq!(none, Err(ClaimError::from(NoneAvailable { earliest_deadline })));
-    }
-    site.world.advance(1);
-    check_held(&site, &other, false);
+    let over_at = lease.deadline().saturating_add(config.skew_allowance_ms);
+    // A new mark, and then a clock that starts at it.
+    site.world.advance(over_at.millis_since(site.world.now()) - config.clock_mark_interval_ms);
+    check_held(&site, &holder, true);
+    check_held(&site, &engine(), false);
 }
 
 #[test]
@@ -94,7 +110,8 @@ fn live_holder_is_always_shown() {
     let mut acquired_meanwhile = 0;
     for seed in 0..100 {
         let site = Site::new();
-        let yielding = || site.engine_over(YieldingStore(site.store.clone()), Site::config());
+        let config = configs()[seed as usize % 2];
+        let yielding = || site.engine_over(YieldingStore(site.store.clone()), config);
         let (one, other) = (yielding(), yielding());
         site.run(start(&one, 2));
         let lease = site.run(acquire(&one, 0, 1));

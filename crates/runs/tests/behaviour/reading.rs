@@ -1,5 +1,8 @@
 //! Reads of runs that are being deleted or incomplete.
 
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, IdempotentOutcome,
@@ -7,8 +10,9 @@ use shardwright_coordination::{
 };
 use shardwright_runs::Retention;
 use shardwright_store::StoreLimits;
+use shardwright_store::memory::{Before, HookedCall, Hooks};
 
-use crate::flaky::{FlakyStore, Reaction, YieldingStore};
+use crate::flaky::{FlakyStore, Reaction};
 use crate::quarantine::{corrupt, delete};
 use crate::site::{Engine, RUN, Site, TENANT, list, op, shard, start, worker};
 
@@ -60,39 +64,89 @@ fn run_being_deleted_is_not_found() {
     assert!(deaths > 4, "too few commits: {deaths}");
 }
 
+/// Deletes the run, up to some commit, before one of a client's reads.
+#[derive(Default)]
+struct DeleteBefore(Mutex<Option<Delete>>);
+
+struct Delete {
+    /// Reads until then.
+    skip: usize,
+    /// Deletes the run.
+    delete: Box<dyn FnMut() + Send>,
+}
+
+impl Hooks for DeleteBefore {
+    fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
+        let is_read = matches!(call, HookedCall::Load(_) | HookedCall::Scan(..));
+        let mut armed = self.0.lock().unwrap();
+        match armed.as_mut().filter(|_| is_read) {
+            Some(delete) if delete.skip > 0 => delete.skip -= 1,
+            Some(_) => armed.take().into_iter().for_each(|mut it| (it.delete)()),
+            None => {}
+        }
+        std::future::ready(Before::Go)
+    }
+}
+
+/// Outcome of a read: the number of shards it shows; none if the run is not found.
+type Shown = Option<usize>;
+
+/// Performs a read, and deletes the run up to a commit before one of the read's own reads. Returns
+/// the outcome, and whether the run was deleted meanwhile.
+fn read_while_deleting(skip: usize, commits: usize, is_list: bool) -> (Shown, bool) {
+    let site = with_an_ended_run();
+    let hooks = Arc::new(DeleteBefore::default());
+    let reader = site.engine_over(site.store.client(Arc::clone(&hooks)), Site::config());
+    let few = FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
+    let collector = site.engine_over(few.clone(), Site::config());
+    // The first commit of a coordinator is the clock's mark.
+    for engine in [&reader, &collector] {
+        site.run(list(engine));
+    }
+    few.always_after(commits, Reaction::HangAfter);
+    let world = site.world.clone();
+    let delete = Box::new(move || _ = world.run_or_drop(collect(&collector)));
+    *hooks.0.lock().unwrap() = Some(Delete { skip, delete });
+    let shown = match is_list {
+        true => {
+            let listed = site.run(reader.list_shards(TENANT, RUN, ShardFilter::all()));
+            listed.map(|listed| listed.len())
+        }
+        false => {
+            let progress = site.run(reader.get_run_progress(TENANT, RUN));
+            progress.map(|progress| progress.total() as usize)
+        }
+    };
+    let is_deleted = hooks.0.lock().unwrap().is_none();
+    match shown {
+        Ok(shards) => (Some(shards), is_deleted),
+        Err(RunQueryError::RunNotFound(_)) => (None, is_deleted),
+        Err(error) => panic!("before read {skip}, up to commit {commits}: {error:?}"),
+    }
+}
+
 #[test]
 fn run_deleted_during_a_read_is_whole_or_not_found() {
-    let (mut whole, mut gone) = (0, 0);
-    for seed in 0..200 {
-        let site = with_an_ended_run();
-        let few = FlakyStore::with_limits(site.store.clone(), FEW_WRITES);
-        let one = site.engine_over(YieldingStore(few), Site::config());
-        let other = site.engine_over(YieldingStore(site.store.clone()), Site::config());
-        let reading = async {
-            let progress = other.get_run_progress(TENANT, RUN).await;
-            let listed = other.list_shards(TENANT, RUN, ShardFilter::all()).await;
-            (progress, listed)
-        };
-        let ((), (progress, listed)) = site.race(seed, collect(&one), reading);
-        match progress {
-            Ok(progress) => {
-                whole += 1;
-                assert_eq!(progress.total(), 12, "seed {seed}");
+    // A list ends with the read that finds the run still there. Progress then raises its watermark,
+    // which takes two reads.
+    for (is_list, reads_after_the_check) in [(true, 0), (false, 2)] {
+        for commits in 0..8 {
+            let mut outcomes = Vec::new();
+            loop {
+                let (shown, is_deleted) = read_while_deleting(outcomes.len(), commits, is_list);
+                if !is_deleted {
+                    assert_eq!(shown, Some(12), "undisturbed");
+                    break;
+                }
+                outcomes.push(shown);
             }
-            Err(error) => assert!(matches!(error, RunQueryError::RunNotFound(_)), "{error:?}"),
-        }
-        match listed {
-            Ok(listed) => {
-                whole += 1;
-                assert_eq!(listed.len(), 12, "seed {seed}");
-            }
-            Err(error) => {
-                gone += 1;
-                assert!(matches!(error, RunQueryError::RunNotFound(_)), "seed {seed}: {error:?}");
-            }
+            let checked = outcomes.len() - reads_after_the_check;
+            assert!(checked >= 4, "the run, its owners, its shards and the check: {outcomes:?}");
+            let expected = |read| if read < checked { None } else { Some(12) };
+            let expected: Vec<Shown> = (0..outcomes.len()).map(expected).collect();
+            assert_eq!(outcomes, expected, "a list: {is_list}, up to commit {commits}");
         }
     }
-    assert!(whole > 5 && gone > 5, "{whole} whole, {gone} gone");
 }
 
 /// Completes the shards of the run.

@@ -81,6 +81,8 @@ impl Setting {
         EngineConfig {
             limits: self.limits,
             claim_cooldown_interval_ms: self.cooldown_ms,
+            // The reference has one clock: it allows for no skew, and its clock never starts ahead.
+            // `behaviour::holders` compares lists, progress and hints with the default allowances.
             skew_allowance_ms: 0,
             sessions: if self.is_bound { bound } else { LeaseBinding::Deadline },
             clock_mark_interval_ms: 0,
