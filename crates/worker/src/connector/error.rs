@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use shardwright_contracts::Redacted;
+
+use super::KeyRange;
+
 /// Why a source cannot be read. A problem of a single item is a [skip report](super::SkipReport)
 /// instead.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +93,16 @@ pub enum ConnectorError {
         problem: &'static str,
     },
     /// A proposed split is not strictly inside its range.
-    #[error("the source proposed a split outside of the range that it was given")]
-    InvalidSplit,
+    #[error(
+        "the source proposed the split {} outside of the range from {} to {}",
+        Redacted(boundary), Redacted(&range.start), Redacted(&range.end)
+    )]
+    InvalidSplit {
+        /// The range to split.
+        range: KeyRange,
+        /// The proposed split. It is a key, so it is printed as its length.
+        boundary: Box<[u8]>,
+    },
     /// The source has a key above the default ranges. No worker would ever read it.
     #[error(
         "the source has keys at or above 256 bytes of 0xff, which no default range holds; \

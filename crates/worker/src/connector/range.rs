@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use shardwright_contracts::Redacted;
-use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_frontier::{KeyBuf, byte_midpoint};
 
 use super::{Connector, ConnectorError, PageLimit, Position};
@@ -14,8 +13,6 @@ const PROBES: usize = 64;
 
 /// End of the default ranges. A source with a key at or above it is rejected.
 const LAST_KEY: [u8; 256] = [0xff; 256];
-/// Only one valid key is not below this bound: the bound itself.
-const KEYS_END: [u8; MAX_KEY_SIZE] = [0xff; MAX_KEY_SIZE];
 
 /// A half-open range of keys, `[start, end)`. An empty bound means no bound.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +98,7 @@ pub(super) async fn ranges_by_splits<C: Connector + ?Sized>(
     connector: &C,
     wanted: usize,
 ) -> Result<Vec<KeyRange>, ConnectorError> {
-    let above = KeyRange::new(LAST_KEY, KEYS_END);
+    let above = KeyRange::new(LAST_KEY, []);
     let found = connector.page(&above, &Position::start(), PageLimit::items(1)).await?;
     if !found.items.is_empty() {
         return Err(ConnectorError::KeyAboveRanges);
@@ -115,7 +112,10 @@ pub(super) async fn ranges_by_splits<C: Connector + ?Sized>(
             Some(boundary) if boundary > range.start && range.is_below_end(&boundary) => {
                 divisible.extend(range.cut(vec![boundary]));
             }
-            Some(_) => return Err(ConnectorError::InvalidSplit),
+            Some(boundary) => {
+                let boundary = boundary.into();
+                return Err(ConnectorError::InvalidSplit { range, boundary });
+            }
             None => ranges.push(range),
         }
     }
@@ -130,6 +130,8 @@ fn midpoint(start: &[u8], end: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use shardwright_contracts::limits::MAX_KEY_SIZE;
+
     use super::*;
     use crate::connector::{Item, Page};
 
@@ -146,7 +148,7 @@ mod tests {
     /// Single-byte keys, and maybe a key above the default ranges.
     struct Letters {
         split: Split,
-        has_key_above: bool,
+        key_above: Option<Vec<u8>>,
     }
 
     impl Connector for Letters {
@@ -158,7 +160,7 @@ mod tests {
         ) -> Result<Page, ConnectorError> {
             let start = range.start_after(from);
             let mut keys: Vec<Vec<u8>> = (b'a'..=b'z').map(|letter| vec![letter]).collect();
-            keys.extend(self.has_key_above.then(|| vec![0xff; 300]));
+            keys.extend(self.key_above.clone());
             let keys = keys.into_iter().filter(|key| *key >= start && range.is_below_end(key));
             Ok(Page::take(keys.map(|key| Item::row(key, 0, "")), limit))
         }
@@ -181,19 +183,32 @@ mod tests {
             |range| Some(range.end.clone()),
         ];
         for split in outside {
-            let letters = Letters { split, has_key_above: false };
-            let ranges = letters.initial_ranges(4).await;
-            assert!(matches!(ranges, Err(ConnectorError::InvalidSplit)), "{ranges:?}");
+            let letters = Letters { split, key_above: None };
+            let whole = KeyRange::new([0], LAST_KEY);
+            let proposed = split(&whole).unwrap();
+            match letters.initial_ranges(4).await {
+                Err(error @ ConnectorError::InvalidSplit { .. }) => {
+                    let length = proposed.len();
+                    let named = format!("the split <{length} bytes> outside of the range from");
+                    assert!(error.to_string().contains(&named), "{error}");
+                    let ConnectorError::InvalidSplit { range, boundary } = error else { return };
+                    assert_eq!((range, boundary.into_vec()), (whole, proposed));
+                }
+                ranges => panic!("{ranges:?}"),
+            }
         }
-        let inside = Letters { split: |_| Some(b"m".to_vec()), has_key_above: false };
+        let inside = Letters { split: |_| Some(b"m".to_vec()), key_above: None };
         assert_eq!(inside.initial_ranges(2).await.unwrap().len(), 2);
     }
 
     #[tokio::test]
     async fn a_key_above_the_default_ranges_is_rejected() {
-        let letters = Letters { split: |_| None, has_key_above: true };
-        let ranges = letters.initial_ranges(4).await;
-        assert!(matches!(ranges, Err(ConnectorError::KeyAboveRanges)), "{ranges:?}");
+        // The last one is the greatest key.
+        for length in [256, 300, MAX_KEY_SIZE] {
+            let letters = Letters { split: |_| None, key_above: Some(vec![0xff; length]) };
+            let ranges = letters.initial_ranges(4).await;
+            assert!(matches!(ranges, Err(ConnectorError::KeyAboveRanges)), "{ranges:?}");
+        }
     }
 
     #[test]
