@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{Site, wait_until};
+use shardwright_store::testing::EtcdSetup;
+
+use crate::support::{Site, keys, text, wait_until};
 
 /// Kills the child unless it exits within the timeout. Returns whether it was killed.
 fn kill_after(child: &mut std::process::Child, timeout: Duration) -> bool {
@@ -65,6 +67,69 @@ fn kill_and_resume(wanted: usize, most_in_a_run: usize, files: usize, flags: &[&
         assert_eq!(keys.len(), files);
         assert!(keys.is_sorted_by(|a, b| a < b));
     }
+}
+
+/// Starts a run with a long lease, kills it while it holds shards, and returns its arguments.
+fn kill_with_a_long_lease(site: &Site, store: &[&str]) -> Vec<String> {
+    // The first attempt of each item outlasts the test.
+    let script = "if [ -e go ]; then cat \"$1\"; else sleep 1000; fi";
+    let run = ["run", "data", "--run", "killed", "--out", "out", "--lease", "600", "-j", "2"];
+    let run = [&run[..], store, &["--", "sh", "-c", script, "sh", "{}"]].concat();
+    let mut child = site.start(&run);
+    wait_until(|| held_shards(site, store) == Some(2));
+    assert_eq!(state_of_run(site, store), "running");
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    child.wait().unwrap();
+    fs::write(site.path("go"), "").unwrap();
+    run.into_iter().map(str::to_owned).collect()
+}
+
+/// The number of shards that `shards` shows as held; none if there is no run yet.
+fn held_shards(site: &Site, store: &[&str]) -> Option<usize> {
+    let output = site.run(&[&["shards", "killed", "--json"], store].concat());
+    let lines = text(&output.stdout);
+    let shards = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let is_held = |shard: &serde_json::Value| shard["held"] == true;
+    output.status.success().then(|| shards.filter(is_held).count())
+}
+
+/// The state that `runs` shows for the only run.
+fn state_of_run(site: &Site, store: &[&str]) -> String {
+    let printed = site.expect(0, &[&["runs", "--json"], store].concat());
+    let run: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    run["state"].as_str().unwrap().to_owned()
+}
+
+/// Repeats the killed run, and requires the results of all its items.
+fn resume(site: &Site, command: &[String], files: usize) {
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    site.expect(0, &command);
+    assert_eq!(keys(&site.path("out/results.jsonl")).len(), files);
+}
+
+#[test]
+fn killed_run_with_a_long_lease_is_shown_and_resumed_at_once() {
+    let site = Site::with_files(20);
+    let command = kill_with_a_long_lease(&site, &[]);
+    assert_eq!(held_shards(&site, &[]), Some(0));
+    assert_eq!(state_of_run(&site, &[]), "interrupted");
+    let start = Instant::now();
+    resume(&site, &command, 20);
+    assert!(start.elapsed() < Duration::from_secs(60), "the lease was waited for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_run_on_etcd_is_shown_as_held_until_its_session_ends() {
+    let cluster = EtcdSetup::members(1).start().await.unwrap();
+    let address = format!("etcd://{}", cluster.address(0).unwrap());
+    let store = ["--store", address.as_str()];
+    let site = Site::with_files(20);
+    let command = kill_with_a_long_lease(&site, &store);
+    // The session outlives its process by at most its TTL, which is far shorter than the lease.
+    wait_until(|| held_shards(&site, &store) == Some(0));
+    assert_eq!(state_of_run(&site, &store), "interrupted");
+    resume(&site, &command, 20);
 }
 
 #[test]
