@@ -1,50 +1,80 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_contracts::Env;
+use tokio::sync::watch;
 
 use crate::call::Call;
 use crate::readiness::Unready;
 use crate::transport::{BoxFuture, CallService, ShardLoad};
 
-/// The service of a process that may have to wait before it joins its cluster. Until then it
-/// refuses calls, and is not ready.
+/// The service of a process that may have to wait before it joins its cluster. Until then it is not
+/// ready. A gate holds calls meanwhile, up to their timeouts. A node refuses them, and gates retry.
 ///
 /// A listener without a service would accept connections and answer nothing.
-#[derive(Default)]
 pub struct StartingService {
-    joined: OnceLock<Arc<dyn CallService>>,
+    joined: watch::Sender<Option<Arc<dyn CallService>>>,
+    /// The clock of held calls; none if calls are refused.
+    holding: Option<Arc<dyn Env>>,
 }
 
 impl StartingService {
-    /// A service of a process that has not joined.
+    /// The service of a gate that has not joined.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::default()
+    pub fn of_gate(env: Arc<dyn Env>) -> Arc<Self> {
+        Arc::new(Self { joined: watch::Sender::default(), holding: Some(env) })
+    }
+
+    /// The service of a node that has not joined.
+    #[must_use]
+    pub fn of_node() -> Arc<Self> {
+        Arc::new(Self { joined: watch::Sender::default(), holding: None })
     }
 
     /// The process has joined. From here on, `service` answers.
     pub fn joined(&self, service: Arc<dyn CallService>) {
-        // A process joins once. The first service stays.
-        let _ = self.joined.set(service);
+        self.joined.send_replace(Some(service));
+    }
+
+    fn service(&self) -> Option<Arc<dyn CallService>> {
+        self.joined.borrow().clone()
+    }
+
+    /// Holds a call until the process joins, and answers it in the rest of its timeout.
+    async fn hold(&self, mut call: Call, env: &dyn Env) -> Result<Bytes, CallError> {
+        let start = env.monotonic();
+        let mut joined = self.joined.subscribe();
+        let service = tokio::select! {
+            biased;
+            joined = joined.wait_for(Option::is_some) => joined.ok().and_then(|it| it.clone()),
+            () = env.sleep(call.timeout) => return Err(CallError::Late),
+        };
+        let waited = env.monotonic().saturating_sub(start);
+        call.timeout = call.timeout.saturating_sub(waited);
+        match service {
+            Some(service) => service.answer(call).await,
+            None => Err(CallError::NotServing),
+        }
     }
 }
 
 impl CallService for StartingService {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        match self.joined.get() {
-            Some(service) => service.answer(call),
-            None => Box::pin(async { Err(CallError::NotServing) }),
+        match (self.service(), &self.holding) {
+            (Some(service), _) => Box::pin(async move { service.answer(call).await }),
+            (None, Some(env)) => Box::pin(self.hold(call, &**env)),
+            (None, None) => Box::pin(async { Err(CallError::NotServing) }),
         }
     }
 
     fn loads(&self) -> Vec<ShardLoad> {
-        self.joined.get().map(|service| service.loads()).unwrap_or_default()
+        self.service().map(|service| service.loads()).unwrap_or_default()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {
-        match self.joined.get() {
-            Some(service) => service.ready(),
+        match self.service() {
+            Some(service) => Box::pin(async move { service.ready().await }),
             None => Box::pin(async { Err(Unready::Starting) }),
         }
     }

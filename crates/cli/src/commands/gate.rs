@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
+use shardwright_engine::TokioEnv;
 use shardwright_node::limits::{HeldLimits, ListenLimits};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http};
 use shardwright_node::{Gate, GateOptions, StartingService};
@@ -27,8 +29,9 @@ pub(crate) async fn run(
     let http = bind(&arguments.http, network).await?;
     let web = http.local_addr()?.to_string();
     let mut signals = Signals::new()?;
-    // The gate may wait for its cluster. Meanwhile it is not ready and refuses calls.
-    let service = StartingService::new();
+    // The gate may wait for its cluster. Meanwhile it is not ready and holds calls.
+    let env = TokioEnv::current().context("no tokio runtime")?;
+    let service = StartingService::of_gate(Arc::new(env));
     let (stop, stopped) = watch::channel(());
     let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
     let ingress = ingress(network, ListenLimits::GATE);

@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let own = arguments.address.as_ref();
     let (listener, address) = listen(&arguments.listen, own, network).await?;
     // The start may wait. Until then a gate gets a refusal, and retries.
-    let service = StartingService::new();
+    let service = StartingService::of_node();
     let (stop, stopped) = oneshot::channel::<()>();
     let ingress = ingress(network, ListenLimits::NODE);
     let stopped = async { drop(stopped.await) };

@@ -24,7 +24,7 @@ async fn get(web: SocketAddr, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_waits_for_its_cluster_answers() {
+async fn a_gate_that_waits_for_its_cluster_holds_calls() {
     let site = Site::new();
     let port = free_port();
     let arguments = ["--json", "gate", "--http", &port];
@@ -35,15 +35,17 @@ async fn a_gate_that_waits_for_its_cluster_answers() {
     let (status, problem) = get(web, "/readyz").await;
     assert_eq!((status, &problem["code"]), (503, &"NOT_READY".into()), "{problem}");
     assert!(problem["message"].is_string() && problem["executed"] == "no", "{problem}");
-    let (status, body) = http(GOOD, web, &add_head(web), b"1").await;
+    let short = format!("{}\r\ntimeout-ms: 50", add_head(web));
+    let (status, body) = http(GOOD, web, &short, b"1").await;
     let problem: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &problem["code"]), (503, &"NOT_SERVING".into()), "{problem}");
+    assert_eq!((status, &problem["code"]), (504, &"LATE".into()), "{problem}");
     assert_eq!(problem["executed"], "no");
 
+    let held = tokio::spawn(async move { http(GOOD, web, &add_head(web), b"1").await });
     let _node = Server::start(&site, &["node"]);
     assert_eq!(gate.event()["event"], "open");
+    assert_eq!(held.await.unwrap(), (200, "1".to_owned()));
     assert_eq!(get(web, "/readyz").await.0, 200);
-    assert_eq!(http(GOOD, web, &add_head(web), b"1").await, (200, "1".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
