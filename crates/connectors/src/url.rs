@@ -13,6 +13,7 @@ const WITH_CONTAINER: [&str; 5] = ["abfs", "abfss", "adl", "az", "azure"];
 #[derive(Clone)]
 pub struct ObjectUrl {
     text: String,
+    #[cfg_attr(not(feature = "objects"), allow(dead_code, reason = "only object stores use them"))]
     credentials: Option<Credentials>,
 }
 
