@@ -38,7 +38,10 @@ impl Command {
     ) -> anyhow::Result<Self> {
         let template = Template::new(&description.command())?;
         let spill = output.spill();
-        let guard = || ProcessGuard::start_adopting().map(Arc::new);
+        let guard = || {
+            ProcessGuard::adopt_orphans()?;
+            ProcessGuard::start().map(Arc::new)
+        };
         Ok(match description.mode {
             Mode::Item => Self::Item(ProcessPerItem::new(template, guard()?, spill)),
             Mode::Batch { size, null } => {

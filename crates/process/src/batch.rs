@@ -151,4 +151,8 @@ impl Handler for ProcessPerBatch {
         }
         outcomes
     }
+
+    async fn close(&self) {
+        self.guard.close().await;
+    }
 }

@@ -19,17 +19,17 @@
 //! | a guard, otherwise | the attempt fails; all below the guard outlive it |
 //! | the worker and a guard at once | nothing: all below the guard outlive it |
 //!
-//! Orphans are adopted only after [`ProcessGuard::start_adopting`].
+//! Orphans are adopted only after [`ProcessGuard::adopt_orphans`], for all guards of the process.
 //!
 //! A guard has a process group of its own, so that a terminal's Ctrl-C and Ctrl-Z and a signal to
 //! the worker's group do not reach it. If it is stopped when the worker dies, the kernel continues
 //! it. A guard whose program exited normally is reused.
 
 mod descendants;
+mod family;
 mod serve;
 mod wire;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -37,15 +37,16 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use self::descendants::Identity;
+use self::family::FAMILY;
 pub use self::serve::run_as_guard;
 pub(crate) use self::wire::Launch;
 use self::wire::Reply;
@@ -70,7 +71,7 @@ pub enum ProcessGuardError {
     )]
     NotServing,
     /// The guard was killed. Its programs are killed only after
-    /// [`ProcessGuard::start_adopting`]; otherwise they may continue.
+    /// [`ProcessGuard::adopt_orphans`]; otherwise they may continue.
     #[error("the process that guards the program has ended; it may have been killed")]
     Lost,
 }
@@ -86,52 +87,38 @@ pub(crate) enum StartError {
 pub struct ProcessGuard {
     program: PathBuf,
     idle: Mutex<Vec<Group>>,
-    family: Arc<Family>,
-}
-
-/// The guards of a worker.
-#[derive(Default)]
-struct Family {
-    /// Guards, and processes that are not of a program. Locked while a guard is started or orphans
-    /// are killed.
-    spared: Mutex<BTreeSet<Identity>>,
-    /// Whether orphans of a killed guard become children of this process.
-    adopts: bool,
 }
 
 impl ProcessGuard {
     /// Guards programs by this program, whose `main` must call [`run_as_guard`] first. Starts the
-    /// first guard, to check that it can be started. If a guard is killed, its programs continue.
+    /// first guard, to check that it can be started. If a guard is killed, its programs continue,
+    /// unless orphans are adopted.
     pub fn start() -> Result<Self, ProcessGuardError> {
-        Self::start_this(Family::default())
+        if !serve::is_serving() {
+            return Err(ProcessGuardError::NotServing);
+        }
+        Self::start_with(THIS_PROGRAM)
     }
 
     /// Guards programs by another program whose `main` calls [`run_as_guard`] first, such as the
     /// command line.
     pub fn start_with(program: impl Into<PathBuf>) -> Result<Self, ProcessGuardError> {
-        Self::start_in(program.into(), Family::default())
-    }
-
-    /// Like [`ProcessGuard::start`], and adopts orphans. If a guard is killed, kills every child
-    /// that is not a guard. Spares processes that exist now, such as the sidecar of
-    /// `sidecar & exec program`.
-    pub fn start_adopting() -> Result<Self, ProcessGuardError> {
-        let spared = Mutex::new(descendants::current_descendants());
-        let adopts = rustix::process::set_child_subreaper(Some(getpid())).is_ok();
-        Self::start_this(Family { spared, adopts })
-    }
-
-    fn start_this(family: Family) -> Result<Self, ProcessGuardError> {
-        if !serve::is_serving() {
-            return Err(ProcessGuardError::NotServing);
-        }
-        Self::start_in(THIS_PROGRAM.into(), family)
-    }
-
-    fn start_in(program: PathBuf, family: Family) -> Result<Self, ProcessGuardError> {
-        let guard = Self { program, idle: Mutex::default(), family: Arc::new(family) };
+        let guard = Self { program: program.into(), idle: Mutex::default() };
         guard.put_back(guard.new_group()?);
         Ok(guard)
+    }
+
+    /// Adopts the orphans of killed guards, from now on and for all guards of this process. When a
+    /// guard is killed, every child of this process that is not a guard is killed. Processes that
+    /// exist at the first call are spared, such as the sidecar of `sidecar & exec program`. Later
+    /// calls do nothing.
+    pub fn adopt_orphans() -> Result<(), ProcessGuardError> {
+        FAMILY.adopt_orphans().map_err(ProcessGuardError::Start)
+    }
+
+    /// Waits until the orphans of guards that were killed are killed.
+    pub(super) async fn close(&self) {
+        FAMILY.swept().await;
     }
 
     /// Takes an unused guard.
@@ -160,7 +147,7 @@ impl ProcessGuard {
         let (ours, theirs) = StdUnixStream::pair().map_err(start)?;
         ours.set_nonblocking(true).map_err(start)?;
         let link = UnixStream::from_std(ours).map_err(start)?;
-        let mut spared = self.family.spared();
+        let mut spared = FAMILY.spared();
         let guard = Command::new(&self.program)
             .arg0(serve::NAME)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -176,14 +163,7 @@ impl ProcessGuard {
             return Err(start(io::Error::other("it ended at once")));
         };
         spared.insert(identity);
-        let family = Arc::clone(&self.family);
-        Ok(Group { guard, id, identity, link, received: Vec::new(), family, is_lost: false })
-    }
-}
-
-impl Family {
-    fn spared(&self) -> MutexGuard<'_, BTreeSet<Identity>> {
-        self.spared.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Group { guard, id, identity, link, received: Vec::new(), is_lost: false })
     }
 }
 
@@ -195,13 +175,20 @@ pub(super) struct Group {
     link: UnixStream,
     /// The beginning of a reply.
     received: Vec<u8>,
-    family: Arc<Family>,
     is_lost: bool,
 }
 
 impl Group {
-    /// Starts a program. The one before it has exited.
+    /// Starts a program. The one before it has exited. If the guard is lost, the program has ended.
     pub(super) async fn start(&mut self, launch: Launch) -> Result<(), StartError> {
+        let started = self.started(launch).await;
+        if self.is_lost {
+            FAMILY.swept().await;
+        }
+        started
+    }
+
+    async fn started(&mut self, launch: Launch) -> Result<(), StartError> {
         let sent = wire::send_launch(&mut self.link, launch);
         match awake(&self.guard, self.id, sent).await {
             Ok(()) => {}
@@ -230,16 +217,24 @@ impl Group {
     /// Kills the program and everything that it has left, and waits until they have ended.
     /// Kills a guard that does not answer in time.
     pub(super) async fn clear(&mut self) -> Result<(), ProcessGuardError> {
-        if let Ok(cleared) = timeout(CLEAR_WAIT, self.cleared()).await {
-            return cleared;
+        let cleared = timeout(CLEAR_WAIT, self.cleared()).await;
+        let cleared = cleared.unwrap_or_else(|_| {
+            if self.guard.id().is_some() {
+                let _gone = kill_process(self.id, Signal::KILL);
+            }
+            Err(self.lose())
+        });
+        if self.is_lost {
+            FAMILY.swept().await;
         }
-        if self.guard.id().is_some() {
-            let _gone = kill_process(self.id, Signal::KILL);
-        }
-        Err(self.lose())
+        cleared
     }
 
     async fn cleared(&mut self) -> Result<(), ProcessGuardError> {
+        // The id of a lost guard may be that of another process.
+        if self.is_lost {
+            return Err(ProcessGuardError::Lost);
+        }
         resume(&self.guard, self.id);
         if wire::send_clear(&mut self.link).await.is_err() {
             return Err(self.lose());
@@ -257,14 +252,20 @@ impl Group {
         awake(&self.guard, self.id, reply).await.map_err(|_| self.lose())
     }
 
-    const fn lose(&mut self) -> ProcessGuardError {
-        self.is_lost = true;
+    /// Gives up the guard. Orphans are killed soon, if they are adopted.
+    fn lose(&mut self) -> ProcessGuardError {
+        if !self.is_lost {
+            self.is_lost = true;
+            FAMILY.lose(&self.identity);
+        }
         ProcessGuardError::Lost
     }
 
     /// Whether the guard runs.
     fn is_led(&mut self) -> bool {
-        self.is_lost |= !matches!(self.guard.try_wait(), Ok(None));
+        if !self.is_lost && !matches!(self.guard.try_wait(), Ok(None)) {
+            self.lose();
+        }
         !self.is_lost
     }
 }
@@ -288,16 +289,13 @@ fn resume(guard: &Child, id: Pid) {
     }
 }
 
+/// Does not wait: it may run on a thread of the runtime.
 impl Drop for Group {
     fn drop(&mut self) {
-        let (family, is_led) = (Arc::clone(&self.family), self.is_led());
-        let mut spared = family.spared();
-        spared.remove(&self.identity);
-        if is_led {
+        if self.is_led() {
+            FAMILY.spared().remove(&self.identity);
             // Closing the socket does the rest.
             resume(&self.guard, self.id);
-        } else if family.adopts {
-            descendants::kill_descendants(&spared);
         }
     }
 }

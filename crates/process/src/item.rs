@@ -54,6 +54,10 @@ impl Handler for ProcessPerItem {
         }
         outcomes
     }
+
+    async fn close(&self) {
+        self.guard.close().await;
+    }
 }
 
 /// The result line of an item whose program succeeded.

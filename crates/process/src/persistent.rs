@@ -229,6 +229,7 @@ impl Handler for PersistentProcess {
         let links: Vec<Arc<Link>> = slots.values().filter_map(|slot| slot.link()).collect();
         // In parallel: each program finishes its items first.
         futures_util::future::join_all(links.iter().map(|link| close(link))).await;
+        self.program.guard.close().await;
     }
 }
 

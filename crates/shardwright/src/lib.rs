@@ -297,6 +297,11 @@ pub mod handler {
 /// [`run_as_guard`](process::run_as_guard) first. Where that is impossible, start the guard with
 /// another program: `ProcessGuard::start_with("/usr/bin/shardwright")`.
 ///
+/// A guard ends everything that its program has started, even if this process is killed. If the
+/// guard itself is killed, its program continues. To kill that as well, as the command line does,
+/// call `ProcessGuard::adopt_orphans`. From then on, the loss of a guard kills every child of this
+/// process that is not a guard and was started after the call.
+///
 /// ```standalone_crate
 /// # use shardwright::{Shardwright, connectors::Lines};
 /// use std::sync::Arc;

@@ -32,16 +32,19 @@ struct Process {
     started: u64,
 }
 
-/// Kills all descendants of this process, except `spared` ones and their descendants. Returns when
-/// they have ended, or after a timeout.
+/// Kills all descendants of this process, except those that are `spared` now and their descendants.
+/// Returns when they have ended, or after a timeout.
 ///
 /// They are first stopped, then killed: a stopped process starts no other, so that even processes
 /// that multiply are found in the end.
-pub(super) fn kill_descendants(spared: &BTreeSet<Identity>) {
+pub(super) fn kill_descendants(spared: impl Fn() -> BTreeSet<Identity>) {
     let deadline = Instant::now() + KILL_WAIT;
     let mut stopped = BTreeSet::new();
     loop {
-        let Scan { found, has_reaped } = descendants(spared);
+        let listed: Vec<Process> = processes().collect();
+        // After the list: a process in it that is to be spared is known by now.
+        let spared = spared();
+        let Scan { found, has_reaped } = descendants_of(own_id(), listed, &spared, is_reaped);
         // A scan can miss a process that is re-parented meanwhile. `wait` still counts it as a
         // child. Where other children stay, only a scan that reaped none is complete.
         let is_over = if spared.is_empty() { !has_children() } else { !has_reaped };
@@ -83,9 +86,9 @@ pub(super) fn identity_of(id: Pid) -> Option<Identity> {
     Process::read(id.as_raw_nonzero().get()).map(Process::identity)
 }
 
-/// The descendants that this process has now.
-pub(super) fn current_descendants() -> BTreeSet<Identity> {
-    let scan = descendants_of(own_id(), processes(), &BTreeSet::new(), |_| false);
+/// The descendants that this process has now, except `spared` ones and their descendants.
+pub(super) fn current_descendants(spared: &BTreeSet<Identity>) -> BTreeSet<Identity> {
+    let scan = descendants_of(own_id(), processes(), spared, |_| false);
     scan.found.into_iter().map(Process::identity).collect()
 }
 
@@ -125,11 +128,6 @@ struct Scan {
     has_reaped: bool,
 }
 
-/// The descendants of this process. Reaps ended children.
-fn descendants(spared: &BTreeSet<Identity>) -> Scan {
-    descendants_of(own_id(), processes(), spared, is_reaped)
-}
-
 fn own_id() -> i32 {
     getpid().as_raw_nonzero().get()
 }
@@ -144,7 +142,7 @@ fn processes() -> impl Iterator<Item = Process> {
 /// The descendants of `own` in a list. `is_reaped` is called for its children.
 fn descendants_of(
     own: i32,
-    processes: impl Iterator<Item = Process>,
+    processes: impl IntoIterator<Item = Process>,
     spared: &BTreeSet<Identity>,
     is_reaped: impl Fn(i32) -> bool,
 ) -> Scan {
@@ -192,8 +190,7 @@ mod tests {
     fn children_of_a_child_that_ends_during_the_scan_are_found() {
         let process = |id, parent| Process { id, parent, started: 1 };
         let list = [process(2, 1), process(3, 2), process(4, 3), process(5, 1), process(6, 5)];
-        let scan =
-            descendants_of(1, list.into_iter(), &BTreeSet::from([(5, 1), (3, 2)]), |id| id == 2);
+        let scan = descendants_of(1, list, &BTreeSet::from([(5, 1), (3, 2)]), |id| id == 2);
         assert_eq!(scan.found, [process(3, 2), process(4, 3)]);
         assert!(scan.has_reaped);
     }

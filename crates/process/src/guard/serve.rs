@@ -117,7 +117,7 @@ fn clear(program: Option<Pid>) {
         let _none = kill_process_group(program, Signal::KILL);
     }
     if has_children() {
-        kill_descendants(&BTreeSet::new());
+        kill_descendants(BTreeSet::new);
     }
 }
 
