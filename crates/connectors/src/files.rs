@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// Permissions of results and receipts, before the umask.
@@ -56,12 +56,22 @@ impl PlainName {
 
 /// Opens a regular file to read it. A link is not followed, and a pipe is not waited for.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
-    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+    open_regular_with(path, OpenOptions::new().read(true))
+}
+
+/// Opens or creates a regular file. A link is not followed, and a pipe is not waited for.
+pub fn open_regular_with(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.clone().custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(file)
+}
+
+/// Opens a file to read it. A link is followed, and a pipe is not waited for.
+pub(crate) fn open_linked(path: &Path) -> io::Result<File> {
+    Ok(File::from(openat(CWD, path, file_flags(), Mode::empty())?))
 }
 
 /// Opens a folder. Anything else is an error, and a pipe is not waited for.
@@ -69,13 +79,9 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
     Ok(File::from(openat(CWD, path, folder_flags() | OFlags::NONBLOCK, Mode::empty())?))
 }
 
-/// Options that create a file of results, with these permissions before the umask. A link is not
-/// followed.
-#[must_use]
-pub fn result_options(mode: u32) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options
+/// Makes the names in a folder durable.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    open_folder(path)?.sync_all()
 }
 
 /// Deletes the files in the folder `below[0]/below[1]/…` of `folder` whose names are `is_ours`, and
@@ -122,6 +128,10 @@ pub fn remove_files(
         Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(is_changed),
         Err(error) => Err(error.into()),
     }
+}
+
+const fn file_flags() -> OFlags {
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK)
 }
 
 const fn folder_flags() -> OFlags {
@@ -201,6 +211,11 @@ mod tests {
         assert!(elsewhere.path().join("run/file").exists());
     }
 
+    /// Opens a pipe to read it, without waiting for a writer.
+    fn open_pipe(path: &Path) -> OwnedFd {
+        openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap()
+    }
+
     #[test]
     fn pipes_and_links_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();
@@ -208,10 +223,21 @@ mod tests {
         fs::write(path("file"), "x").unwrap();
         symlink("file", path("link")).unwrap();
         rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-        assert!(open_regular(&path("file")).is_ok());
-        assert!(open_regular(&path("link")).is_err() && open_regular(&path("pipe")).is_err());
-        assert!(open_folder(folder.path()).is_ok());
+        assert!(sync_folder(folder.path()).is_ok());
         assert!(open_folder(&path("pipe")).is_err() && open_folder(&path("file")).is_err());
-        assert!(result_options(RESULT_MODE).write(true).open(path("link")).is_err());
+        let mut ways = [OpenOptions::new(), OpenOptions::new(), OpenOptions::new()];
+        ways[0].read(true);
+        ways[1].append(true).create(true);
+        ways[2].write(true).create(true).truncate(true);
+        // With a reader, a pipe can be opened to write as well.
+        let reader = open_pipe(&path("pipe"));
+        for options in &ways {
+            assert!(open_regular_with(&path("file"), options).is_ok(), "{options:?}");
+            for name in ["link", "pipe"] {
+                assert!(open_regular_with(&path(name), options).is_err(), "{name} {options:?}");
+            }
+        }
+        drop(reader);
+        assert!(ways.iter().all(|options| open_regular_with(&path("pipe"), options).is_err()));
     }
 }

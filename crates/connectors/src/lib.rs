@@ -30,7 +30,8 @@ mod url;
 mod walk_cache;
 
 pub use files::{
-    PlainName, RESULT_MODE, SECRET_MODE, open_folder, open_regular, remove_files, result_options,
+    PlainName, RESULT_MODE, SECRET_MODE, open_folder, open_regular, open_regular_with,
+    remove_files, sync_folder,
 };
 pub use io::io_error;
 pub use lines::{LineConnector, LineOptions, Separator, spool};

@@ -7,13 +7,14 @@
 //! written is not used.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use shardwright_connectors::{RESULT_MODE, result_options};
+use shardwright_connectors::{RESULT_MODE, open_regular_with, sync_folder};
 use shardwright_engine::random;
 use shardwright_process::KeyText;
 use shardwright_worker::connector::{SkipReason, SkipReport, SkipReports};
@@ -179,8 +180,10 @@ impl ProcessJournal {
     fn open(&self) -> io::Result<File> {
         let Some(folder) = self.path.parent() else { return Err(io::ErrorKind::NotFound.into()) };
         fs::create_dir_all(folder)?;
-        let file = result_options(RESULT_MODE).append(true).create(true).open(&self.path)?;
-        File::open(folder)?.sync_all()?;
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(RESULT_MODE);
+        let file = open_regular_with(&self.path, &options)?;
+        sync_folder(folder)?;
         Ok(file)
     }
 
@@ -329,6 +332,18 @@ pub(crate) mod tests {
         assert!(journal.record_skipped(&met).is_err());
         fs::remove_file(&in_the_way).unwrap();
         assert!(journal.record_skipped(&met).unwrap());
+    }
+
+    #[tokio::test]
+    async fn pipe_in_place_of_a_journal_is_not_waited_for() {
+        let source = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("x", source.path().join("link")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = ProcessJournal::new(folder.path().join("journal"), Arc::new(()));
+        fs::create_dir(folder.path().join("journal")).unwrap();
+        let path = journal.path();
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        assert!(!journal.record_skipped(&skipped(source.path()).await).unwrap());
     }
 
     #[test]

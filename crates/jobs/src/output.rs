@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use std::{pin::Pin, sync::Arc};
 
 use anyhow::Context as _;
-use shardwright_connectors::{FolderSink, RESULT_MODE, SECRET_MODE, open_folder, open_regular};
+use shardwright_connectors::{
+    FolderSink, RESULT_MODE, SECRET_MODE, open_folder, open_regular, sync_folder,
+};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 #[cfg(feature = "commands")]
@@ -229,7 +231,7 @@ impl Output {
             keep_mode(file.as_file(), &path, self.mode)?;
             file.as_file().sync_all()?;
             file.persist(path)?;
-            open_folder(&self.folder)?.sync_all()?;
+            sync_folder(&self.folder)?;
         }
         self.write(RECEIPT, receipt).await?;
         self.clear_predecessors(run).await
@@ -397,7 +399,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
-        open_folder(folder)?.sync_all()
+        sync_folder(folder)
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::{
     LineConnector, LineOptions, ObjectUrl, PlainName, Separator, TreeConnector, TreeOptions,
-    percent_decoded, spool,
+    open_regular, percent_decoded, spool,
 };
 use shardwright_engine::random;
 use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
@@ -308,7 +308,7 @@ async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
     let arriving = folder.join(format!("{ARRIVING}{:016x}", random()));
     spool(std::io::stdin(), &arriving).await.context("stdin cannot be stored")?;
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(std::fs::File::open(&arriving)?)?;
+    hasher.update_reader(open_regular(&arriving)?)?;
     let kept = folder.join(&hasher.finalize().to_hex()[..32]);
     std::fs::rename(&arriving, &kept)?;
     absolute(&kept)

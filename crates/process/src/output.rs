@@ -1,6 +1,6 @@
 //! Reading the output of programs.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,22 @@ pub(super) const RESULT_MODE: u32 = 0o666;
 /// published.
 pub(super) const LOG_MODE: u32 = 0o640;
 
-/// Options that create a file for output. A link is not followed.
-pub(super) fn created(mode: u32) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options
+/// Creates or opens a regular file for output. A link is not followed, and a pipe is not waited
+/// for.
+pub(super) fn create(path: &Path, mode: u32, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let options = options.create(true).mode(mode).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Makes the names in a folder durable. A pipe is not waited for.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)?.sync_all()
 }
 
 /// The stdout of a program.

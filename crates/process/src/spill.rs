@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use shardwright_worker::handler::Assignment;
 
-use super::output::{OutputError, RESULT_MODE, created};
+use super::output::{OutputError, RESULT_MODE, create, sync_folder};
 
 /// A store to which finished spill files are uploaded.
 pub trait SpillStore: Send + Sync + 'static {
@@ -55,8 +55,8 @@ impl Spill {
         fs::create_dir_all(&folder).map_err(OutputError::at(&folder))?;
         let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
         let path = folder.join(&name);
-        let mut options = created(RESULT_MODE);
-        let opened = options.read(true).write(true).create(true).truncate(true).open(&path);
+        let mut options = File::options();
+        let opened = create(&path, RESULT_MODE, options.read(true).write(true).truncate(true));
         let file = opened.map_err(OutputError::at(&path))?;
         Ok(SpillFile {
             path,
@@ -128,10 +128,6 @@ impl Drop for SpillFile {
     }
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -168,5 +164,16 @@ mod tests {
             let Ok(spilled) = finished.await else { panic!("it cannot be stored") };
             assert_eq!((spilled.bytes, fs::read(spilled.location).unwrap()), (4, b"long".to_vec()));
         });
+    }
+
+    #[test]
+    fn pipe_in_place_of_an_output_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::new(folder.path().to_owned(), 0);
+        let Ok(file) = spill.begin(&ASSIGNMENT, 4) else { panic!("it cannot be stored") };
+        let path = file.path.clone();
+        drop(file);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(spill.begin(&ASSIGNMENT, 4).is_err());
     }
 }

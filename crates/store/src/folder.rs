@@ -3,10 +3,12 @@
 //! State names commands to run and files to delete. So the state of another user is refused, unless
 //! the caller trusts its folder.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// Entries of a state folder that another user could have put there.
 const ENTRIES: &[&str] =
@@ -102,6 +104,13 @@ pub(crate) fn is_writable_by_others(folder: &Path) -> bool {
         let found = fs::metadata(folder.join(entry));
         found.is_ok_and(|found| found.mode() & WRITABLE_BY_OTHERS != 0)
     })
+}
+
+/// Makes the names in a folder durable. Anything but a folder is an error, and a pipe is not waited
+/// for.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY.bits().cast_signed();
+    File::options().read(true).custom_flags(flags).open(folder)?.sync_all()
 }
 
 /// Creates a folder that only its owner can enter. Missing folders above it get the usual

@@ -4,12 +4,13 @@
 //! stamp, its digest, the number of rows, the stride, the number of offsets, the offsets, and the
 //! BLAKE3 hash of everything before. Any other file is ignored.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::index::{OFFSETS_MAX, RowIndex};
 use super::source::Stamp;
+use crate::files::open_regular;
 
 const MAGIC: &[u8; 8] = b"swrows\0\x01";
 const HASH_LEN: usize = 32;
@@ -26,10 +27,12 @@ pub(super) struct Counted {
 /// Loads an index, if it is complete and of this file.
 pub(super) fn load(path: &Path, stamp: &Stamp, separator: u8, longest: usize) -> Option<Counted> {
     let most = MAGIC.len() + 200 + OFFSETS_MAX * 8 + HASH_LEN;
-    if path.metadata().ok()?.len() > most as u64 {
+    let mut bytes = Vec::new();
+    open_regular(path).ok()?.take(most as u64 + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() > most {
         return None;
     }
-    decode(&std::fs::read(path).ok()?, stamp, separator, longest)
+    decode(&bytes, stamp, separator, longest)
 }
 
 /// Saves an index, unless the file was written to so recently that a change could be invisible.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use shardwright_worker::connector::ConnectorError;
 
 use super::index::{IndexBuilder, LongRow, RowIndex, RowStart};
+use crate::files::{open_linked, sync_folder};
 use crate::io::{blocking, io_error};
 
 /// Bytes per read.
@@ -53,13 +54,16 @@ impl Source {
         separator: u8,
         row_bytes_max: usize,
     ) -> Result<Self, ConnectorError> {
-        // Opening a pipe would wait for a writer, so the type is checked first.
+        // Opening a device may have effects, so the type is checked first.
         let metadata = path.metadata().map_err(io_error("open", path))?;
         if !metadata.is_file() {
             return Err(ConnectorError::NotAFile { path: path.to_owned() });
         }
-        let file = File::open(path).map_err(io_error("open", path))?;
+        let file = open_linked(path).map_err(io_error("open", path))?;
         let metadata = file.metadata().map_err(io_error("open", path))?;
+        if !metadata.is_file() {
+            return Err(ConnectorError::NotAFile { path: path.to_owned() });
+        }
         let stamp = Stamp::of(&metadata);
         Ok(Self { path: path.to_owned(), separator, row_bytes_max, file, stamp })
     }
@@ -212,6 +216,6 @@ fn copy(mut reader: impl Read, path: &Path) -> io::Result<u64> {
     file.as_file().sync_all()?;
     file.persist(path)?;
     // Makes the name durable as well.
-    File::open(folder)?.sync_all()?;
+    sync_folder(folder)?;
     Ok(bytes)
 }

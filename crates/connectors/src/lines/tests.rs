@@ -68,6 +68,14 @@ fn a_damaged_index_is_replaced() {
 }
 
 #[test]
+fn pipe_in_place_of_an_index_is_not_waited_for() {
+    let fixture = Fixture::new();
+    assert!(std::process::Command::new("mkfifo").arg(fixture.index()).status().unwrap().success());
+    assert_eq!(fixture.open(HOUR).index.rows, 2);
+    assert!(fs::metadata(fixture.index()).unwrap().is_file(), "it was replaced");
+}
+
+#[test]
 fn an_index_that_cannot_be_saved_is_no_error() {
     let mut fixture = Fixture::new();
     fixture.options.index = Some(PathBuf::from("/nowhere/at/all"));

@@ -1,7 +1,8 @@
 //! A sink that stores results in files of a folder.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 use super::{is_segment_name, run_name, segment_name};
-use crate::files::{PlainName, RESULT_MODE, remove_files, result_options};
+use crate::files::{
+    PlainName, RESULT_MODE, open_regular, open_regular_with, remove_files, sync_folder,
+};
 
 /// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 64 * 1_024;
@@ -137,7 +140,7 @@ struct Reader {
 impl Reader {
     /// Opens the file and reads the first piece.
     fn open(path: &Path, length: u64) -> io::Result<Self> {
-        let file = result_options(RESULT_MODE).read(true).open(path)?.take(length);
+        let file = open_regular(path)?.take(length);
         Self { file, hasher: blake3::Hasher::new(), piece: Vec::new() }.next()
     }
 
@@ -155,11 +158,13 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
     if !folder.is_dir() {
         fs::create_dir_all(folder)?;
         if let Some(above) = folder.parent() {
-            File::open(above)?.sync_all()?;
+            sync_folder(above)?;
         }
     }
-    let file = result_options(mode).write(true).create(true).truncate(true).open(path)?;
-    File::open(folder)?.sync_all()?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let file = open_regular_with(path, &options)?;
+    sync_folder(folder)?;
     Ok(file)
 }
 
@@ -254,6 +259,19 @@ mod tests {
         }
         sink.discard(RUN).await.unwrap();
         sink.discard(RUN).await.unwrap();
+        assert!(matches!(read(&sink, extent).await, Err(SinkError::Io { .. })));
+    }
+
+    #[tokio::test]
+    async fn pipe_in_place_of_a_segment_is_not_waited_for() {
+        let (_folder, sink) = sink();
+        let path = sink.segment_path(RUN, SHARD.shard, FenceEpoch::INITIAL);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let begun = sink.begin(SHARD, FenceEpoch::INITIAL).await;
+        assert!(matches!(begun, Err(SinkError::Io { .. })));
+        let (shard, fence) = (SHARD.shard, FenceEpoch::INITIAL);
+        let extent = Extent { shard, fence, length: 1, items: 1, digest: [0; 32] };
         assert!(matches!(read(&sink, extent).await, Err(SinkError::Io { .. })));
     }
 

@@ -1,12 +1,14 @@
 //! What a walk excludes: state folders, by device and inode, and what `.gitignore` files exclude.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::Stat;
+
+use crate::files::open_regular;
 
 const RULES_FILE: &str = ".gitignore";
 
@@ -83,7 +85,8 @@ fn read(folder: &Path, file: &Path) -> io::Result<Rules> {
             return if absent.contains(&error.kind()) { Ok(None) } else { Err(error) };
         }
     }
-    let text = std::fs::read(file)?;
+    let mut text = Vec::new();
+    open_regular(file)?.read_to_end(&mut text)?;
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.split(|byte| *byte == b'\n') {
         // An invalid pattern is ignored, as in git.

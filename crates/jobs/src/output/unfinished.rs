@@ -7,6 +7,7 @@ use std::fs::{self, DirEntry, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
+use shardwright_connectors::open_regular_with;
 use shardwright_contracts::RunId;
 use tempfile::NamedTempFile;
 
@@ -39,7 +40,8 @@ impl Output {
         let mut removed = Vec::new();
         for entry in entries.filter_map(Result::ok).filter(is_unfinished) {
             let path = entry.path();
-            let Ok(file) = File::options().read(true).write(true).open(&path) else { continue };
+            let options = File::options().read(true).write(true).clone();
+            let Ok(file) = open_regular_with(&path, &options) else { continue };
             if file.try_lock().is_ok() && fs::remove_file(&path).is_ok() {
                 removed.push(path.display().to_string());
             }

@@ -88,5 +88,5 @@ async fn fetch(url: &Path, objects: &ObjectSink) -> anyhow::Result<File> {
     let name = name.ok_or_else(|| anyhow::anyhow!("its name is not text"))?;
     let fetched = tempfile::NamedTempFile::new()?;
     objects.get_file(name, fetched.path()).await?;
-    Ok(File::open(fetched.path())?)
+    Ok(fetched.reopen()?)
 }

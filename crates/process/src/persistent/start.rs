@@ -17,7 +17,7 @@ use super::PersistentError;
 use super::link::Link;
 use super::message;
 use crate::guard::{Group, Launch, ProcessGuard, StartError};
-use crate::output::{LOG_MODE, STDERR_BYTES, created};
+use crate::output::{LOG_MODE, STDERR_BYTES, create};
 use crate::run::describe;
 use crate::template::Template;
 
@@ -129,7 +129,7 @@ fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    created(LOG_MODE).append(true).create(true).open(path)
+    create(path, LOG_MODE, File::options().append(true))
 }
 
 /// Writes pending messages, all that there are at once.

@@ -1,5 +1,7 @@
 //! Reading rule files.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +21,12 @@ const LONGEST: u64 = 16 << 20;
 pub(super) fn from_path(path: &Path, depth: usize) -> Result<Drafts, RulesError> {
     let name = path.display().to_string();
     let failed = |error| RulesError::Read { file: name.clone(), error };
-    let length = std::fs::metadata(path).map_err(failed)?.len();
-    if length > LONGEST {
-        let error = std::io::Error::other("the file is larger than 16 MiB");
-        return Err(failed(error));
+    let mut text = String::new();
+    // A pipe or a device has no length.
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    if read.map_err(failed)? as u64 > LONGEST {
+        return Err(failed(std::io::Error::other("the file is larger than 16 MiB")));
     }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
     from_text(&name, &text, path.parent().unwrap_or(Path::new("")), depth)
 }
 

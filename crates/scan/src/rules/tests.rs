@@ -124,6 +124,9 @@ fn a_file_extends_another_file_or_the_default_rules() {
     let set = parse("[extend]\nuseDefault=true\ndisabledRules=['private-key']").unwrap();
     assert_eq!(set.rules().len() + 1, RuleSet::built_in().unwrap().rules().len());
 
+    let endless = RuleSet::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(endless.contains("/dev/zero") && endless.contains("16 MiB"), "{endless}");
+
     fs::write(path("loop.toml"), "[extend]\npath='loop.toml'").unwrap();
     let error = RuleSet::read(&path("loop.toml")).unwrap_err().to_string();
     assert!(error.contains("loop.toml:2: "), "{error}");

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+
 use super::schema::beside;
 use super::{DATABASE, PRIVATE_MODE};
 
@@ -35,7 +37,7 @@ impl Locks {
         let database = fs::metadata(self.folder.with_file_name(DATABASE));
         let mode = database.map_or(PRIVATE_MODE, |found| found.mode() & 0o666);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(mode).open(path)
+        open(&path, options.create(true).truncate(false).mode(mode))
     }
 
     /// Names the other processes that keep this one from writing.
@@ -67,7 +69,7 @@ impl Locks {
     /// Whether the process that owns the sessions has ended.
     pub(super) fn is_owner_gone(&self, owner: i64) -> io::Result<bool> {
         let path = self.owner_path(owner);
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        let file = match open(&path, &mut OpenOptions::new()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
@@ -104,6 +106,19 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let _stays = fs::remove_file(&self.path);
     }
+}
+
+/// Opens a lock file. A link is not followed: a heartbeat would overwrite its target. A pipe is not
+/// waited for.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let options = options.read(true).write(true).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        let what = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(file)
 }
 
 /// Locks the file without waiting. Returns whether it is locked.
@@ -268,6 +283,20 @@ mod tests {
         assert!(locks.is_owner_gone(2).unwrap());
         locks.forget_all_owners();
         assert!(!locks.owner_path(2).exists());
+    }
+
+    #[test]
+    fn links_and_pipes_are_no_lock_files() {
+        let (folder, locks) = locks();
+        let target = folder.path().join("target");
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, locks.path("open")).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, locks.owner_path(1), pipe, mode, 0).unwrap();
+        assert!(locks.file("open").is_err() && locks.is_owner_gone(1).is_err());
+        assert!(locks.take_owner(1).is_err());
+        assert_eq!(fs::read(target).unwrap(), b"mine");
     }
 
     #[test]

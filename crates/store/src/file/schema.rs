@@ -16,6 +16,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::PRIVATE_MODE;
 use super::error::{FileOpenError, SqliteFailure};
+use crate::folder::sync_folder;
 
 /// The application id of the file: "Shwr".
 pub(super) const APPLICATION_ID: i64 = 0x5368_7772;
@@ -201,19 +202,20 @@ fn create_file(path: &Path) -> Result<(), FileOpenError> {
     }
     // The log and its index get the permissions of the database.
     let mut options = File::options();
-    options.write(true).create_new(true).mode(PRIVATE_MODE).open(&new).map_err(failed)?;
+    options.write(true).create_new(true).mode(PRIVATE_MODE);
+    let file = options.open(&new).map_err(failed)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&new, flags).map_err(failure)?;
     create(&connection).map_err(failure)?;
     let journal = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
     require_log(journal, path)?;
     connection.close().map_err(|(_, error)| failure(error))?;
-    File::open(&new).and_then(|file| file.sync_all()).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
     for leftover in [log, beside(path, "-shm")] {
         remove_if_there(&leftover).map_err(failed)?;
     }
     let folder = path.parent().unwrap_or(Path::new("."));
-    let named = fs::rename(&new, path).and_then(|()| File::open(folder)?.sync_all());
+    let named = fs::rename(&new, path).and_then(|()| sync_folder(folder));
     named.map_err(failed)
 }
 

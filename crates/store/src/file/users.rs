@@ -11,7 +11,7 @@ use super::Setup;
 use super::error::FileOpenError;
 use super::locks::{Locks, holders, lock_within, try_lock, try_lock_shared};
 use super::{recovery, schema};
-use crate::folder::create_private_folder;
+use crate::folder::{create_private_folder, sync_folder};
 
 /// How long the last user waits for a process that is opening the store.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) fn make_folder(
     // The folder must be durable before its contents are.
     let made = locks.ancestors().take_while(|ancestor| Some(*ancestor) != there);
     for entered_in in made.filter_map(Path::parent) {
-        File::open(entered_in).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
+        sync_folder(entered_in).map_err(unwritable)?;
     }
     folder.canonicalize().map_err(unwritable)
 }
