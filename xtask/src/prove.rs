@@ -250,6 +250,35 @@ mod tests {
         assert_eq!(files, targets);
     }
 
+    /// Without their dependencies, targets are skipped. So a stale lock file would not be noticed.
+    #[test]
+    fn lock_file_of_fuzz_targets_is_not_older_than_the_crates() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let [ours, of_fuzz] = ["Cargo.lock", "fuzz/Cargo.lock"].map(|file| {
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            own_dependencies(&text)
+        });
+        assert!(of_fuzz.len() > 10);
+        for dependency in &of_fuzz {
+            assert!(ours.contains(dependency), "stale in fuzz/Cargo.lock: {dependency:?}");
+        }
+    }
+
+    /// The dependencies of our crates in a lock file, without their versions.
+    fn own_dependencies(lock: &str) -> BTreeSet<(String, String)> {
+        let mut found = BTreeSet::new();
+        for package in lock.split("[[package]]") {
+            let name = package.split('"').nth(1).unwrap_or_default();
+            let list = package.split_once("dependencies = [").map_or("", |(_, list)| list);
+            if name.starts_with("shardwright-") && name != "shardwright-fuzz" {
+                let names = list.split('"').skip(1).step_by(2);
+                let first = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+                found.extend(names.map(|other| (name.to_owned(), first(other))));
+            }
+        }
+        found
+    }
+
     #[test]
     fn a_limit_is_shared_by_all_rows() {
         let provers = provers(Some(EIGHT), Tools::default(), 0);

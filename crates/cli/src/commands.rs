@@ -35,9 +35,10 @@ use crate::store::{Coordinator, StoreAddress, TrustedFolders};
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { store: chosen, trusted, etcd, json, command } = arguments;
     let chosen = chosen.map(GivenStore::address).transpose()?;
-    let chosen = chosen.map(|store| store.with_access(etcd.into()));
-    let store = chosen.clone().unwrap_or_default();
     let trusted = TrustedFolders::new(trusted);
+    let chosen = chosen.map(|store| store.with_access(etcd.into()).with_trusted(trusted.clone()));
+    let store =
+        chosen.clone().unwrap_or_else(|| StoreAddress::default().with_trusted(trusted.clone()));
     let uses_state = match &command {
         Command::Completions { .. } => false,
         Command::Demo(_) => chosen.is_some(),

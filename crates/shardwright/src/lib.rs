@@ -360,8 +360,10 @@ impl Shardwright {
     /// State that another user owns is refused, unless the environment variable
     /// `SHARDWRIGHT_TRUSTED_FOLDERS` lists its folder.
     pub async fn open(url: &str) -> Result<Self> {
-        let store: StoreAddress = url.parse().map_err(Error::Url)?;
-        TrustedFolders::from_env().check(store.state_folder()).map_err(Error::foreign)?;
+        let (store, trusted) =
+            (url.parse::<StoreAddress>().map_err(Error::Url)?, TrustedFolders::from_env());
+        trusted.check(store.state_folder()).map_err(Error::foreign)?;
+        let store = store.with_trusted(trusted);
         let state = state_folder(&store).map_err(Error::job)?;
         let coordinator = shardwright_jobs::open(&store).await.map_err(Error::job)?;
         Ok(Self { store, coordinator, state })

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 #[cfg(feature = "etcd")]
 use crate::etcd::{EtcdAccess, EtcdAccessError, EtcdStore};
 use crate::file::{self, FileOptions, FileStore};
-use crate::folder::is_writable_by_others;
+use crate::folder::{TrustedFolders, is_writable_by_others};
 use crate::memory::MemoryStore;
 
 /// The folder of this machine if the store is elsewhere.
@@ -29,7 +29,12 @@ const STATE_FOLDER: &str = ".shardwright";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreAddress {
     /// A folder of this machine.
-    File(PathBuf),
+    File {
+        /// The folder.
+        folder: PathBuf,
+        /// Folders whose state is used even if another user owns it.
+        trusted: TrustedFolders,
+    },
     /// The memory of this process.
     Memory,
     /// An etcd cluster.
@@ -69,7 +74,7 @@ pub enum ConnectError {
 /// Opens the store at a URL, like `file:state` or `etcd://127.0.0.1:2379`.
 pub async fn connect(url: &str) -> Result<AnyStore, ConnectError> {
     let address: StoreAddress = url.parse().map_err(ConnectError::Address)?;
-    address.connect(None).await
+    address.with_trusted(TrustedFolders::from_env()).connect(None).await
 }
 
 impl StoreAddress {
@@ -80,8 +85,9 @@ impl StoreAddress {
         #[cfg(not(feature = "etcd"))]
         let _unused = namespace;
         match self {
-            Self::File(folder) => {
-                Ok(AnyStore::new(FileStore::open(folder, FileOptions::default())?))
+            Self::File { folder, trusted } => {
+                let options = FileOptions { trusted: trusted.clone(), ..FileOptions::default() };
+                Ok(AnyStore::new(FileStore::open(folder, options)?))
             }
             Self::Memory => Ok(AnyStore::new(MemoryStore::new(Arc::new(MachineClock)))),
             #[cfg(feature = "etcd")]
@@ -95,6 +101,20 @@ impl StoreAddress {
                 connected.map(AnyStore::new).map_err(failed)
             }
         }
+    }
+
+    /// A store in a folder of this machine. State of other users is refused.
+    pub fn file(folder: impl Into<PathBuf>) -> Self {
+        Self::File { folder: folder.into(), trusted: TrustedFolders::default() }
+    }
+
+    /// Trusts folders of other users. Other addresses stay unchanged.
+    #[must_use]
+    pub fn with_trusted(mut self, given: TrustedFolders) -> Self {
+        if let Self::File { trusted, .. } = &mut self {
+            *trusted = given;
+        }
+        self
     }
 
     /// Sets the access options of an etcd cluster. Other addresses stay unchanged.
@@ -111,7 +131,7 @@ impl StoreAddress {
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match self {
-            Self::File(folder) => Some(folder),
+            Self::File { folder, .. } => Some(folder),
             _ => None,
         }
     }
@@ -132,7 +152,7 @@ impl StoreAddress {
     /// Whether other machines can use the store.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Memory)
+        !matches!(self, Self::File { .. } | Self::Memory)
     }
 
     /// Whether other users can write the store.
@@ -144,14 +164,14 @@ impl StoreAddress {
 
 impl Default for StoreAddress {
     fn default() -> Self {
-        Self::File(STATE_FOLDER.into())
+        Self::file(STATE_FOLDER)
     }
 }
 
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(folder) => write!(f, "file:{}", folder.display()),
+            Self::File { folder, .. } => write!(f, "file:{}", folder.display()),
             Self::Memory => f.write_str("memory:"),
             #[cfg(feature = "etcd")]
             Self::Etcd { members, .. } => {
@@ -176,7 +196,7 @@ impl FromStr for StoreAddress {
             if folder.is_empty() {
                 return Err("`file:` needs a folder, like `file:.shardwright`".to_owned());
             }
-            return Ok(Self::File(folder.into()));
+            return Ok(Self::file(folder));
         }
         if text == "memory:" {
             return Ok(Self::Memory);
@@ -224,7 +244,7 @@ mod tests {
             StoreAddress::Etcd { members, access: EtcdAccess::default() }
         };
         for (text, expected) in [
-            ("file:a/b", StoreAddress::File("a/b".into())),
+            ("file:a/b", StoreAddress::file("a/b")),
             ("memory:", StoreAddress::Memory),
             ("etcd://a:1", etcd(&["http://a:1"])),
             ("etcd://a:1,b:2/", etcd(&["http://a:1", "http://b:2"])),

@@ -65,6 +65,7 @@ use crate::commit::Commit;
 use crate::error::{
     CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
+use crate::folder::{FolderOwner, OpenFolder, TrustedFolders};
 use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
 use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
@@ -87,6 +88,8 @@ pub struct FileOptions {
     pub scan_time: Duration,
     /// The number of pages at which the log is checkpointed into the database.
     pub log_pages: u32,
+    /// Folders whose state is used even if another user owns it.
+    pub trusted: TrustedFolders,
     /// The clock of sessions. All users of a folder must use the same.
     pub clock: Arc<dyn SessionClock>,
 }
@@ -101,6 +104,7 @@ impl Default for FileOptions {
             scans_max: 16,
             scan_time: Duration::from_secs(30),
             log_pages: 2_000,
+            trusted: TrustedFolders::default(),
             clock: Arc::new(MachineClock),
         }
     }
@@ -161,7 +165,7 @@ impl FileStore {
     ///
     /// This waits for the disk, and for other processes that open the same store and send
     /// heartbeats. After a crash, it reads and checks all entries. On a full disk, an existing
-    /// store can still be opened and read.
+    /// store can still be opened and read. State of another user is refused, unless it is trusted.
     pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, FileOpenError> {
         Self::open_on(folder.as_ref(), options, &locks::network_kind_of)
     }
@@ -173,10 +177,18 @@ impl FileStore {
     ) -> Result<Self, FileOpenError> {
         let unwritable =
             |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
+        let existing = OpenFolder::open(folder).ok();
+        existing.as_ref().map_or(Ok(FolderOwner::Caller), |it| options.trusted.check_open(it))?;
         let home = users::make_folder(folder, network_kind)?;
+        let opened = existing.map_or_else(|| OpenFolder::open(folder), Ok).map_err(unwritable)?;
         let locks = Locks::new(home.join("locks"));
         let path = home.join(DATABASE);
         let users = users::enter(&locks, &home, &path, options.timeout)?;
+        // The database was opened by its path, after the first check.
+        options.trusted.check_open(&opened)?;
+        if !opened.is_in_place() {
+            return Err(FileOpenError::Replaced { folder: folder.to_owned() });
+        }
         let setup = Arc::new(Setup {
             path: path.clone(),
             locks,

@@ -5,10 +5,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 
 /// Entries of a state folder that another user could have put there.
 const ENTRIES: &[&str] =
@@ -74,9 +75,15 @@ impl TrustedFolders {
 
     /// Refuses the state of another user, unless its folder is trusted. Nothing is created.
     pub fn check(&self, folder: &Path) -> Result<FolderOwner, ForeignState> {
-        match first_foreign(folder, rustix::process::geteuid().as_raw()) {
+        OpenFolder::open(folder).map_or(Ok(FolderOwner::Caller), |open| self.check_open(&open))
+    }
+
+    /// Does the same for a folder that was opened, whatever its path names now.
+    pub(crate) fn check_open(&self, open: &OpenFolder) -> Result<FolderOwner, ForeignState> {
+        let caller = rustix::process::geteuid().as_raw();
+        match first_foreign(&open.path, caller, |entry| open.owners(entry)) {
             None => Ok(FolderOwner::Caller),
-            Some(_) if self.has(folder) => Ok(FolderOwner::Trusted),
+            Some(_) if self.has(&open.path) => Ok(FolderOwner::Trusted),
             Some(foreign) => Err(foreign),
         }
     }
@@ -88,12 +95,51 @@ impl TrustedFolders {
     }
 }
 
-/// The first entry that another user owns. Of a link, the link and its target count.
-fn first_foreign(folder: &Path, caller: u32) -> Option<ForeignState> {
+/// A folder as it was opened. Its path may name another folder later.
+#[derive(Debug)]
+pub(crate) struct OpenFolder {
+    path: PathBuf,
+    handle: OwnedFd,
+    /// The owner of the path, which may be a link.
+    path_owner: Option<u32>,
+}
+
+impl OpenFolder {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let path_owner = fs::symlink_metadata(path).ok().map(|it| it.uid());
+        let handle = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), handle, path_owner })
+    }
+
+    /// Whether the path still names this folder.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let (ours, found) = (fstat(&self.handle), fs::metadata(&self.path));
+        ours.is_ok_and(|ours| {
+            found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.st_dev, ours.st_ino))
+        })
+    }
+
+    /// The owners of an entry, or of the folder itself. Of a link, the link and its target count.
+    fn owners(&self, entry: &str) -> Vec<u32> {
+        if entry.is_empty() {
+            let own = fstat(&self.handle).ok().map(|it| it.st_uid);
+            return self.path_owner.into_iter().chain(own).collect();
+        }
+        let found = [AtFlags::SYMLINK_NOFOLLOW, AtFlags::empty()];
+        let owner = |flags| statat(&self.handle, entry, flags).ok().map(|it| it.st_uid);
+        found.into_iter().filter_map(owner).collect()
+    }
+}
+
+/// The first entry that another user owns, if `owners` names all owners of an entry.
+fn first_foreign(
+    folder: &Path,
+    caller: u32,
+    owners: impl Fn(&str) -> Vec<u32>,
+) -> Option<ForeignState> {
     ENTRIES.iter().find_map(|entry| {
+        let owner = owners(entry).into_iter().find(|owner| *owner != caller)?;
         let path = if entry.is_empty() { folder.to_owned() } else { folder.join(entry) };
-        let found = [fs::symlink_metadata(&path), fs::metadata(&path)];
-        let owner = found.into_iter().flatten().map(|it| it.uid()).find(|uid| *uid != caller)?;
         Some(ForeignState { path, owner, caller })
     })
 }
@@ -133,26 +179,47 @@ mod tests {
 
     #[test]
     fn each_entry_of_another_user_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let ours = fs::metadata(folder.path()).unwrap().uid();
-        fs::write(folder.path().join("state.db"), "").unwrap();
-        assert!(first_foreign(folder.path(), ours).is_none());
-        // To any other user, all of it is foreign, and the folder comes first.
-        let foreign = first_foreign(folder.path(), ours + 1).unwrap();
-        assert_eq!((foreign.path.as_path(), foreign.owner), (folder.path(), ours));
-        assert!(first_foreign(&folder.path().join("missing"), ours).is_none());
-        if ours != 0 {
-            return;
+        let folder = Path::new("/state");
+        for (caller, other) in [(0, 7), (7, 0), (7, 8)] {
+            assert!(first_foreign(folder, caller, |_| vec![]).is_none(), "there is none yet");
+            assert!(first_foreign(folder, caller, |_| vec![caller, caller]).is_none());
+            for foreign in ENTRIES {
+                // Of a link and its target, either may be of the other user.
+                for owners in [[other, caller], [caller, other], [other, other]] {
+                    let owners =
+                        |entry: &str| if entry == *foreign { owners } else { [caller; 2] }.to_vec();
+                    let found = first_foreign(folder, caller, owners).unwrap();
+                    assert_eq!((found.owner, found.caller), (other, caller));
+                    assert_eq!(found.path, folder.join(foreign), "{foreign}");
+                }
+            }
         }
-        for entry in ["state.db", "locks", "runs"] {
-            let path = folder.path().join(entry);
-            let _absent = fs::remove_file(&path);
-            std::os::unix::fs::symlink("nowhere", &path).unwrap();
-            std::os::unix::fs::lchown(&path, Some(4_242), None).unwrap();
-            let foreign = first_foreign(folder.path(), ours).unwrap();
-            assert_eq!((foreign.path, foreign.owner), (path.clone(), 4_242));
-            fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn owners_are_those_of_the_folder_that_was_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("state.db"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join("locks")).unwrap();
+        let ours = fs::metadata(&folder).unwrap().uid();
+        let open = OpenFolder::open(&folder).unwrap();
+        // Another folder gets its path. It has no files.
+        fs::rename(&folder, place.path().join("elsewhere")).unwrap();
+        fs::create_dir(&folder).unwrap();
+        assert!(!open.is_in_place());
+        for (entry, expected) in
+            [("", vec![ours; 2]), ("state.db", vec![ours; 2]), ("locks", vec![ours])]
+        {
+            assert_eq!(open.owners(entry), expected, "{entry}");
         }
+        assert!(OpenFolder::open(&folder).unwrap().is_in_place());
+        // The root folder belongs to another user, unless the tests run as root.
+        let root = TrustedFolders::default().check(Path::new("/"));
+        assert_eq!(root.is_ok(), rustix::process::geteuid().is_root());
+        let missing = TrustedFolders::default().check(&folder.join("missing"));
+        assert_eq!(missing.unwrap(), FolderOwner::Caller);
     }
 
     #[test]

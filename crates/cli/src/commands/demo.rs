@@ -20,7 +20,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let DemoCommand::Cluster(arguments) = command;
     let folder = tempfile::tempdir()?;
-    let store = store.unwrap_or_else(|| StoreAddress::File(folder.path().join("store")));
+    let store = store.unwrap_or_else(|| StoreAddress::file(folder.path().join("store")));
     let mut signals = Signals::new()?;
     tokio::select! {
         biased;

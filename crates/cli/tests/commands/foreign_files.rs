@@ -1,5 +1,6 @@
 //! Files that the program did not create, and permissions of those that it does.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
@@ -148,4 +149,47 @@ fn results_that_show_secrets_are_closed_to_other_users() {
     }
     assert!(files > 3, "{files}");
     assert_eq!(mode(&site.path("report")) & !0o640, 0);
+}
+
+/// The modes of all files below a folder.
+fn modes_below(folder: &Path) -> BTreeSet<u32> {
+    let (mut folders, mut modes) = (vec![folder.to_owned()], BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                modes.insert(mode(&entry.path()));
+            }
+        }
+    }
+    modes
+}
+
+#[test]
+fn files_follow_the_umask_but_never_show_secrets_to_all() {
+    for umask in [0o000, 0o022, 0o077] {
+        let site = Site::with_files(3);
+        let run = |arguments: &[&str]| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &format!("umask {umask:03o}; exec \"$0\" \"$@\"")]);
+            let program = site.command(arguments);
+            shell.arg(program.get_program()).args(program.get_args());
+            let output = shell.current_dir(site.path("")).output().unwrap();
+            assert!(output.status.success(), "{umask:o} {arguments:?} {output:?}");
+        };
+        run(&["run", "data", "--out", "results", "--", "cat", "{}"]);
+        run(&["scan", "data", "--out", "shown", "--report", "report", "--show-secrets"]);
+        // Temporary files become results by their last name only.
+        assert_eq!(modes_below(&site.path("results")), BTreeSet::from([0o666 & !umask]));
+        assert_eq!(modes_below(&site.path("shown")), BTreeSet::from([0o640 & !umask]));
+        assert_eq!(mode(&site.path("report")), 0o640 & !umask);
+        let state = site.path(".shardwright");
+        assert_eq!((mode(&state), mode(&state.join("locks"))), (0o700, 0o700));
+        for entry in fs::read_dir(&state).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                assert_eq!(mode(&entry.path()), 0o600, "{umask:o} {:?}", entry.path());
+            }
+        }
+    }
 }

@@ -84,3 +84,52 @@ fn command_gets_the_urls_of_objects() {
     let line = std::fs::read_to_string(results).unwrap();
     assert!(line.contains(r#""stdout":"s3://bucket/in/a\n""#), "{line}");
 }
+
+/// Whether bytes contain a text.
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn credentials_of_a_successful_run_are_nowhere() {
+    const SECRET: &str = "Hunter2Secret";
+    let (server, site) = (S3Server::start(), Site::new());
+    server.put("bucket", "");
+    for number in 0..5 {
+        server.put(&format!("bucket/in/{number}"), "x");
+    }
+    let bucket = Bucket { server, site };
+    let source = format!("s3://me:{SECRET}@bucket/in?sig={SECRET}#{SECRET}");
+    let out = format!("s3://me:{SECRET}@bucket/out?sig={SECRET}");
+    let script = "echo $1; printenv; case $1 in *3) head -c 100000 /dev/zero | tr '\\0' x;; esac";
+    let command = ["sh", "-c", script, "sh", "{}"];
+    let mut shown = Vec::new();
+    let run = ["run", &source, "--out", &out, "--run", "one", "--"];
+    shown.push(bucket.expect(0, &[&run[..], &command].concat()));
+    let local = ["--json", "run", &source, "--run", "two", "--"];
+    shown.push(bucket.expect(0, &[&local[..], &command].concat()));
+    shown.push(bucket.expect(0, &["scan", &source, "--run", "three", "--json"]));
+    for command in [&["runs", "--json"][..], &["show", "one"], &["show", "two", "--json"]] {
+        shown.push(bucket.expect(0, command));
+    }
+    shown.push(bucket.expect(0, &["verify", "one"]));
+    for object in ["results.jsonl", "receipt.json"] {
+        shown.push(bucket.server.get(&format!("bucket/out/{object}")));
+    }
+    for text in &shown {
+        assert!(text.contains("bucket") || text.contains("holds"), "{text}");
+        assert!(!has(text.as_bytes(), SECRET), "{text}");
+    }
+    let (mut folders, mut files) = (vec![bucket.site.path("")], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            assert!(!has(&std::fs::read(entry.path()).unwrap(), SECRET), "{:?}", entry.path());
+            files += 1;
+        }
+    }
+    assert!(files >= 5, "{files}");
+}

@@ -30,7 +30,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("data")).unwrap();
         std::fs::write(folder.path().join("data/item"), "x").unwrap();
-        let store = StoreAddress::File(folder.path().join("state"));
+        let store = StoreAddress::file(folder.path().join("state"));
         let state = state_folder(&store).unwrap();
         let coordinator = open(&store).await.unwrap();
         Self { store, coordinator, state, folder }

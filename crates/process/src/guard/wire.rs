@@ -272,4 +272,12 @@ mod tests {
         }
         assert!(decode(&[1, 3, 0, b'x', 0], &mut Vec::new()).is_none(), "a descriptor is missing");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_requests_or_an_error(bytes: Vec<u8>) {
+            let mut requests = Requests { bytes, ..Requests::default() };
+            while let Some(Ok(_)) = requests.take() {}
+        }
+    }
 }

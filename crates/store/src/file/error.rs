@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{ErrorCode, ffi};
 
 use crate::error::{CommitError, Fault, FaultKind, StoreError};
+use crate::folder::ForeignState;
 
 /// Why a folder cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,15 @@ pub enum FileOpenError {
         process: Option<u32>,
         /// How long this process waited.
         timeout: Duration,
+    },
+    /// The state belongs to another user whom the caller does not trust.
+    #[error(transparent)]
+    Untrusted(#[from] ForeignState),
+    /// Another folder got the path while the store was opened.
+    #[error("the folder {} was replaced while it was opened; try again", folder.display())]
+    Replaced {
+        /// The folder.
+        folder: PathBuf,
     },
     /// The database is of a later version of this program.
     #[error(

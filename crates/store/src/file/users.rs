@@ -186,6 +186,28 @@ mod tests {
     }
 
     #[test]
+    fn folder_that_is_replaced_while_it_is_opened_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let [folder, ours, theirs] =
+            ["state", "ours", "theirs"].map(|name| place.path().join(name));
+        for folder in [&folder, &theirs] {
+            drop(FileStore::open(folder, FileOptions::default()).unwrap());
+        }
+        // After the first check of the owner, and before the database is opened.
+        let (path, replacement) = (folder.clone(), theirs.clone());
+        let replace = move |_: &Path| {
+            if replacement.exists() {
+                fs::rename(&path, &ours)?;
+                fs::rename(&replacement, &path)?;
+            }
+            Ok(None)
+        };
+        let refused = FileStore::open_on(&folder, FileOptions::default(), &replace);
+        assert!(matches!(refused, Err(FileOpenError::Replaced { .. })), "{refused:?}");
+        FileStore::open_on(&folder, FileOptions::default(), &replace).unwrap();
+    }
+
+    #[test]
     fn waiting_continues_while_there_are_heartbeats() {
         let (timeout, start) = (Duration::from_secs(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
