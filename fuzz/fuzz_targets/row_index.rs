@@ -11,6 +11,11 @@ mod index;
 #[path = "../../crates/connectors/src/lines/saved.rs"]
 mod saved;
 
+/// What the included modules use of the crate's files.
+mod files {
+    pub(crate) use shardwright_connectors::open_regular;
+}
+
 /// What the included modules use of the connector's file.
 mod source {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
