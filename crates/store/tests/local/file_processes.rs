@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 use shardwright_store::{
     Commit, CommitError, Expect, FaultKind, Key, Revision, ScanFrom, SessionId, Store, StoreRange,
+    TrustedFolders,
 };
 use tempfile::TempDir;
 
@@ -60,7 +61,9 @@ pub(crate) fn play(role: Role) {
             }
         }),
         "be refused" => {
-            let refused = FileStore::open(&folder, FileOptions::default());
+            let trusted = TrustedFolders::new(vec![folder.clone()]);
+            let options = FileOptions { trusted, ..FileOptions::default() };
+            let refused = FileStore::open(&folder, options);
             let Err(FileOpenError::Unwritable { folder: named, .. }) = &refused else {
                 panic!("{refused:?}");
             };
