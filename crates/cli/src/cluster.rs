@@ -188,7 +188,7 @@ fn remedy(error: &ClusterOpenError, flag: &str) -> Option<String> {
         ClusterOpenError::Layout { ours: Layout::Seed { .. }, .. } => {
             "omit --seed-format".to_owned()
         }
-        ClusterOpenError::Remains => format!("to do so, run {delete}"),
+        ClusterOpenError::Remains => format!("run {delete} to complete it"),
         _ => return None,
     };
     Some(remedy)
@@ -245,7 +245,7 @@ mod tests {
         let format = ClusterOpenError::Layout { cluster: ClusterFormat::Native, ours };
         assert_eq!(remedy(&format).unwrap(), "omit --seed-format");
         let rest = remedy(&ClusterOpenError::Remains).unwrap();
-        assert_eq!(rest, "to do so, run `shardwright cluster delete --cluster c`");
+        assert_eq!(rest, "run `shardwright cluster delete --cluster c` to complete it");
         assert_eq!(remedy(&ClusterOpenError::NotThere), None);
     }
 }

@@ -102,7 +102,8 @@ impl Transaction for Draining<'_> {
 
     async fn decide(&mut self, found: &Expect) -> Decided<bool, InfraError> {
         let key = self.core.keys.key(&self.key);
-        let commit = Commit::builder().expect(key.clone(), *found);
+        let commit = self.core.existence.get().compare_in(&self.core.keys, Commit::builder());
+        let commit = commit.expect(key.clone(), *found);
         Ok(match (self.drained, found) {
             (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(false),
             (true, Expect::Absent) => {

@@ -43,7 +43,7 @@ pub enum ClusterOpenError {
     #[error("the cluster does not exist")]
     NotThere,
     /// A deletion has begun and not ended.
-    #[error("the cluster was deleted in part; delete it again to complete that")]
+    #[error("a deletion of the cluster was interrupted")]
     Remains,
     /// The store cannot be used.
     #[error(transparent)]

@@ -116,8 +116,8 @@ impl CallService for GateService {
         Box::pin(self.router.route(call))
     }
 
-    fn loads(&self) -> Vec<ShardLoad> {
-        Vec::new()
+    fn loads(&self) -> Result<Vec<ShardLoad>, CallError> {
+        Ok(Vec::new())
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {

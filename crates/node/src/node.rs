@@ -234,8 +234,8 @@ impl CallService for Own {
         })
     }
 
-    fn loads(&self) -> Vec<ShardLoad> {
-        self.local.now().map(|(_, host)| host.loads()).unwrap_or_default()
+    fn loads(&self) -> Result<Vec<ShardLoad>, CallError> {
+        self.local.now().map(|(_, host)| host.loads()).ok_or(CallError::NotServing)
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {

@@ -2,12 +2,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_api::limits::HeldLimits;
 use shardwright_contracts::Env;
 use tokio::sync::watch;
 
 use crate::call::Call;
 use crate::readiness::Unready;
 use crate::transport::{BoxFuture, CallService, ShardLoad};
+use crate::waiting::Queue;
 
 /// The service of a process that may have to wait before it joins its cluster. Until then it is not
 /// ready. A gate holds calls meanwhile, up to their timeouts. A node refuses them, and gates retry.
@@ -15,15 +17,22 @@ use crate::transport::{BoxFuture, CallService, ShardLoad};
 /// A listener without a service would accept connections and answer nothing.
 pub struct StartingService {
     joined: watch::Sender<Option<Arc<dyn CallService>>>,
-    /// The clock of held calls; none if calls are refused.
-    holding: Option<Arc<dyn Env>>,
+    /// None if calls are refused.
+    holding: Option<Holding>,
+}
+
+/// The held calls, and their clock.
+struct Holding {
+    queue: Queue,
+    env: Arc<dyn Env>,
 }
 
 impl StartingService {
     /// The service of a gate that has not joined.
     #[must_use]
-    pub fn of_gate(env: Arc<dyn Env>) -> Arc<Self> {
-        Arc::new(Self { joined: watch::Sender::default(), holding: Some(env) })
+    pub fn of_gate(env: Arc<dyn Env>, limits: HeldLimits) -> Arc<Self> {
+        let holding = Some(Holding { queue: Queue::new(limits), env });
+        Arc::new(Self { joined: watch::Sender::default(), holding })
     }
 
     /// The service of a node that has not joined.
@@ -42,7 +51,9 @@ impl StartingService {
     }
 
     /// Holds a call until the process joins, and answers it in the rest of its timeout.
-    async fn hold(&self, mut call: Call, env: &dyn Env) -> Result<Bytes, CallError> {
+    async fn hold(&self, mut call: Call, holding: &Holding) -> Result<Bytes, CallError> {
+        let Holding { queue, env } = holding;
+        let slot = queue.enter(&call)?;
         let start = env.monotonic();
         let mut joined = self.joined.subscribe();
         let service = tokio::select! {
@@ -50,6 +61,7 @@ impl StartingService {
             joined = joined.wait_for(Option::is_some) => joined.ok().and_then(|it| it.clone()),
             () = env.sleep(call.timeout) => return Err(CallError::Late),
         };
+        drop(slot);
         let waited = env.monotonic().saturating_sub(start);
         call.timeout = call.timeout.saturating_sub(waited);
         match service {
@@ -63,13 +75,13 @@ impl CallService for StartingService {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         match (self.service(), &self.holding) {
             (Some(service), _) => Box::pin(async move { service.answer(call).await }),
-            (None, Some(env)) => Box::pin(self.hold(call, &**env)),
+            (None, Some(holding)) => Box::pin(self.hold(call, holding)),
             (None, None) => Box::pin(async { Err(CallError::NotServing) }),
         }
     }
 
-    fn loads(&self) -> Vec<ShardLoad> {
-        self.service().map(|service| service.loads()).unwrap_or_default()
+    fn loads(&self) -> Result<Vec<ShardLoad>, CallError> {
+        self.service().ok_or(CallError::NotServing)?.loads()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), Unready>> {

@@ -57,7 +57,7 @@ pub trait CallService: Send + Sync + 'static {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 
     /// The loads of the local shards.
-    fn loads(&self) -> Vec<ShardLoad>;
+    fn loads(&self) -> Result<Vec<ShardLoad>, CallError>;
 
     /// Whether the process should get calls: the store answers, and the session is valid.
     fn ready(&self) -> BoxFuture<'_, Result<(), Unready>>;
@@ -136,7 +136,7 @@ impl Transport for LocalNetwork {
         let line = self.line(node);
         Box::pin(async move {
             match line {
-                Some((service, _)) => Ok(service.loads()),
+                Some((service, _)) => service.loads(),
                 None => Err(unreachable(node)),
             }
         })

@@ -103,6 +103,10 @@ impl StoredCoordinator {
         let mut failure = None;
         for found in self.core.all_runs(OPERATION).await? {
             if !found.is_due(now, retention) {
+                if found.status == RunStatus::Cancelled {
+                    // The process that cancelled it may have died before it removed its shards.
+                    self.remove_registration(found.address, found.at, OPERATION).await;
+                }
                 continue;
             }
             match self.core.collect(&found).await {

@@ -258,9 +258,9 @@ where
         }
     }
 
-    /// The error to report if an attempt may have granted a lease that is over already. No
-    /// operation id shows whether it did, so the operation is neither refused nor repeated. Only a
-    /// lease of another worker at the same fence shows that it did not.
+    /// The `Unknown` error to report if a lost attempt may have granted a lease that is over. No
+    /// operation id shows whether it did. A lease of another worker at that fence proves that it
+    /// did not.
     fn overtaken_grant(&self, current: &Loaded) -> Option<InfraError> {
         let head = &current.record.head;
         let is_held_by = |owner| head.lease.is_none_or(|lease| lease.owner == owner);

@@ -127,17 +127,18 @@ impl StoredCoordinator {
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         let call = RunCall { now: LogicalTime::ZERO, tenant };
-        let (attempts, overtaken_at) = (Vec::new(), None);
+        let (attempts, overtaken_at, ended_at) = (Vec::new(), None, None);
         let mut transition =
-            Transition { backend: self, call, run, change, op, attempts, overtaken_at };
-        let Ending { ended_at, outcome } = self.core.driver.transact(&mut transition).await?;
-        // Also after a replay, because the process that ended the run may have died before.
-        if let Some(ended_at) = ended_at {
+            Transition { backend: self, call, run, change, op, attempts, overtaken_at, ended_at };
+        let outcome = self.core.driver.transact(&mut transition).await;
+        // Also after a replay or a refusal, because the process that ended the run may have died
+        // before.
+        if let Some(ended_at) = transition.ended_at {
             let address = RunAddress { tenant, run };
             self.remove_registration(address, ended_at, operation_of(change)).await;
             self.core.return_unused_shards(tenant, run).await;
         }
-        Ok(outcome)
+        outcome
     }
 
     /// The progress that a change needs; none if the run is being deleted. A change that is
@@ -256,6 +257,8 @@ struct Transition<'c> {
     attempts: Vec<Attempt>,
     /// Newest revision of the run that one of them was based on.
     overtaken_at: Option<Revision>,
+    /// Revision of the run that has ended, if it has.
+    ended_at: Option<Revision>,
 }
 
 /// An overtaken attempt: its entry in the op log, its events and its error.
@@ -282,17 +285,10 @@ struct Changed {
     outcome: IdempotentOutcome<()>,
 }
 
-/// Outcome of a change.
-struct Ending {
-    /// Revision at which the run has ended, if it has.
-    ended_at: Option<Revision>,
-    outcome: IdempotentOutcome<()>,
-}
-
 impl Transaction for Transition<'_> {
     type Basis = Option<RunBasis>;
     type Answer = Changed;
-    type Output = Ending;
+    type Output = IdempotentOutcome<()>;
     type Error = RunTransitionError;
 
     fn operation(&self) -> Operation {
@@ -346,7 +342,10 @@ impl Transaction for Transition<'_> {
             // applied since.
             Err(refusal) => match self.attempts.last() {
                 Some(attempt) if self.overtaken_at >= Some(found.at) => Err(attempt.error.clone()),
-                _ => Ok(Decision::Refuse(refusal)),
+                _ => {
+                    self.ended_at = record.status.is_terminal().then_some(found.at);
+                    Ok(Decision::Refuse(refusal))
+                }
             },
         }
     }
@@ -364,12 +363,13 @@ impl Transaction for Transition<'_> {
         _: Self::Basis,
         Changed { at, has_ended, events, outcome, .. }: Changed,
         stored: Option<(&Commit, Revision)>,
-    ) -> Ending {
+    ) -> IdempotentOutcome<()> {
         let core = &self.backend.core;
         core.note_stored(self.call.tenant, self.run, stored);
         core.publisher.publish(events);
         let stored_at = stored.map_or(at, |(_, stored_at)| stored_at);
-        Ending { ended_at: has_ended.then_some(stored_at), outcome }
+        self.ended_at = has_ended.then_some(stored_at);
+        outcome
     }
 }
 

@@ -45,7 +45,8 @@ pub(crate) struct ListenArguments {
     #[arg(long, value_name = "MS", default_value_t = ms(limits().handshake_timeout))]
     #[arg(value_parser = timeout())]
     handshake_timeout_ms: u64,
-    /// Close an HTTP connection with incomplete headers MS milliseconds after their first byte.
+    /// Close an HTTP connection with incomplete headers MS milliseconds after their first byte. The
+    /// first request counts from the start of the connection.
     #[arg(long, value_name = "MS", default_value_t = ms(limits().header_timeout))]
     #[arg(value_parser = timeout())]
     header_timeout_ms: u64,
@@ -53,7 +54,8 @@ pub(crate) struct ListenArguments {
     #[arg(long, value_name = "MS", default_value_t = ms(limits().body_timeout))]
     #[arg(value_parser = timeout())]
     body_timeout_ms: u64,
-    /// Close a connection that accepts no 16 KiB of an answer within MS milliseconds.
+    /// Close a connection whose peer does not accept the next 16 KiB of an answer within MS
+    /// milliseconds, or a little later.
     #[arg(long, value_name = "MS", default_value_t = ms(limits().answer_timeout))]
     #[arg(value_parser = timeout())]
     answer_timeout_ms: u64,

@@ -31,7 +31,7 @@ pub(crate) async fn run(
     let mut signals = Signals::new()?;
     // The gate may wait for its cluster. Meanwhile it is not ready and holds calls.
     let env = TokioEnv::current().context("no tokio runtime")?;
-    let service = StartingService::of_gate(Arc::new(env));
+    let service = StartingService::of_gate(Arc::new(env), network.held(HeldLimits::GATE));
     let (stop, stopped) = watch::channel(());
     let until = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
     let ingress = ingress(network, ListenLimits::GATE);

@@ -96,7 +96,7 @@ pub(crate) async fn run(
     Ok(exit)
 }
 
-/// Why a node has ended that was not to leave.
+/// The error of a node that ended without being asked to leave.
 const fn failure(state: NodeState) -> Option<&'static str> {
     match state {
         NodeState::Failed => Some(FAILED),
@@ -130,7 +130,7 @@ async fn follow(
             }
             NodeState::Gone => ("gone", "has lost its membership before it handed over all shards"),
             NodeState::Failed => ("failed", "has failed and no longer serves"),
-            NodeState::Deleted => ("deleted", "has no cluster: it was deleted"),
+            NodeState::Deleted => ("deleted", "has ended: its cluster was deleted"),
         };
         let mut fields = vec![("address", address.as_str())];
         let line = match &released {

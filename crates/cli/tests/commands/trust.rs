@@ -56,6 +56,11 @@ const COMMANDS: &[&[&str]] = &[
     &["node"],
     &["gate"],
     &["cluster", "status"],
+    &["cluster", "create"],
+    &["cluster", "delete"],
+    &["cluster", "plan"],
+    &["cluster", "drain", "10.0.0.1:7000"],
+    &["cluster", "freeze"],
     &["route", "visits"],
 ];
 

@@ -96,15 +96,17 @@ impl Router {
 
     /// Sends a call to another node.
     ///
-    /// If the caller is gone, the node may still run the call. So the call counts for the share of
-    /// its peer until its deadline. Otherwise a client could fill nodes with abandoned calls.
+    /// If a gate's client is gone, the node may still run the call. So the call counts for the
+    /// share of the client until its deadline. Otherwise a client could fill nodes with abandoned
+    /// calls. The calls of a node's objects count with the call that they belong to.
     async fn send(
         &self,
         node: &NodeAddress,
         call: Call,
         deadline: Duration,
     ) -> Result<Bytes, CallError> {
-        let mut sent = Sent { env: self.cluster.env(), origin: call.origin.clone(), deadline };
+        let origin = call.origin.clone().filter(|_| self.local.is_none());
+        let mut sent = Sent { env: self.cluster.env(), origin, deadline };
         let answer = self.transport.call(node, call).await;
         sent.origin = None;
         answer

@@ -144,7 +144,8 @@ impl node::node_server::Node for Peers {
         &self,
         request: Request<node::LoadsRequest>,
     ) -> Result<Response<node::LoadsResponse>, Status> {
-        let loads = message::to_loads(self.0.loads());
+        let loads = self.0.loads().map_err(|error| status_of_error(&error))?;
+        let loads = message::to_loads(loads);
         if let Some(origin) = origin(request.extensions()) {
             let counted = origin.count_answer(loads.encoded_len() as u64);
             counted.map_err(|full| status_of_error(&full))?;

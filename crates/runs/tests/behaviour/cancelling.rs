@@ -86,13 +86,32 @@ fn interrupted_cancellation_resumes() {
             has_ended = cancel_and_die(&site, deaths, reaction);
             let (engine, _) = small(&site, FEW_WRITES);
             let status = site.run(engine.get_run(TENANT, RUN)).unwrap().status;
-            let again = site.run(engine.cancel_run(TENANT, RUN, op(2))).unwrap();
-            assert_eq!(again.is_replay(), status == RunStatus::Cancelled);
+            // A repeated command has an operation id of its own.
+            let again = site.run(engine.cancel_run(TENANT, RUN, op(7)));
+            assert_eq!(again.is_err(), status == RunStatus::Cancelled, "{again:?}");
             assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
             deaths += 1;
         }
         assert!(deaths > 4, "too few commits: {deaths}");
     }
+}
+
+#[test]
+fn collection_removes_the_rest_of_a_cancelled_registration() {
+    let expected = cancelled_unregistered();
+    let (mut has_ended, mut deaths) = (false, 0);
+    while !has_ended {
+        let site = dead_at(6, Reaction::HangAfter, FEW_WRITES).unwrap();
+        // The first commit marks the clock, and the second cancels the run.
+        has_ended = cancel_and_die(&site, deaths + 1, Reaction::HangAfter);
+        deaths += 1;
+        let (engine, _) = small(&site, FEW_WRITES);
+        let mut deleted = Vec::new();
+        site.run(engine.collect_into(Retention::default(), &mut deleted)).unwrap();
+        assert!(deleted.is_empty(), "the run itself is kept");
+        assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
+    }
+    assert!(deaths > 3, "too few commits: {deaths}");
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl Transport for Wire {
             };
             self.clock.sleep_us(trip.there_us + trip.back_us).await;
             match journey.destination(node, trip) {
-                Destination::Listener(listener) => Ok(listener.service.loads()),
+                Destination::Listener(listener) => listener.service.loads(),
                 Destination::Refused | Destination::Silent => {
                     Err(CallError::Unknown(UnknownWhy::Lost))
                 }

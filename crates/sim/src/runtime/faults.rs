@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_store::{Commit, Key, Revision};
+use shardwright_store::{Commit, Revision};
 
 use super::executor::TaskId;
 use super::fault::StoreFault;
@@ -71,7 +71,7 @@ pub(crate) struct State {
     /// The author of each revision.
     pub(crate) authors: BTreeMap<Revision, Author>,
     /// Commits that were applied twice, which must be impossible.
-    pub(crate) applied_twice: Vec<(Revision, Vec<Key>)>,
+    pub(crate) applied_twice: Vec<(Revision, Commit)>,
     next_number: u64,
     last_applied: u64,
     applied: BTreeSet<u64>,
@@ -182,8 +182,7 @@ impl State {
         // A commit that compares a key that it writes must not apply twice.
         let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
         if !self.applied.insert(number) && is_single {
-            let keys = commit.writes().iter().map(|write| write.key().clone()).collect();
-            self.applied_twice.push((revision, keys));
+            self.applied_twice.push((revision, commit.clone()));
         }
     }
 }

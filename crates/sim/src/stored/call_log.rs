@@ -11,7 +11,7 @@ use shardwright_contracts::{LogicalTime, OpId, ShardId, TenantId};
 use shardwright_coordination::{RestoredShardState, RunRecord, RunStatus, ShardSummary};
 use shardwright_runs::records::RunHeadRecord;
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{ChangeSet, Key, Revision, StoreRange};
+use shardwright_store::{ChangeSet, Commit, Expect, Key, Revision, StoreRange};
 
 use super::offers::{Life, Offers};
 use super::record_checks::{Address, REMOVAL, RecordChecks, TIME, Touched};
@@ -191,19 +191,26 @@ impl CallLog {
             let author = authors.get(&set.revision).copied();
             self.judge(&set, author, tally, trace)?;
         }
-        // A run that was deleted may be created again by a late copy of its creation, without
-        // shards.
-        let is_run_again = |key: &Key| {
-            self.records.keys.parse_run(key).is_some_and(|run| self.gone.contains_key(&run))
-        };
-        match twice.into_iter().find(|(_, keys)| !keys.iter().any(&is_run_again)) {
-            Some((revision, keys)) => {
-                let keys: Vec<String> = keys.iter().map(Key::to_string).collect();
-                let text = format!("revision {revision} repeats a commit of {}", keys.join(", "));
+        match twice.iter().find(|(revision, commit)| !self.recreates_a_run(*revision, commit)) {
+            Some((revision, commit)) => {
+                let keys = commit.writes().iter().map(|write| write.key().to_string());
+                let keys = keys.collect::<Vec<_>>().join(", ");
+                let text = format!("revision {revision} repeats a commit of {keys}");
                 Err(vec![Finding { oracle: ONCE.name, text }])
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether a commit creates a run that was deleted before. A late copy of its creation may do
+    /// that, without shards.
+    fn recreates_a_run(&self, revision: Revision, commit: &Commit) -> bool {
+        let is_gone = |key: &Key| {
+            let run = self.records.keys.parse_run(key);
+            run.and_then(|run| self.gone.get(&run)).is_some_and(|gone| *gone < revision)
+        };
+        commit.expectations().iter().all(|it| it.expect == Expect::Absent)
+            && commit.writes().iter().any(|write| is_gone(write.key()))
     }
 
     fn judge(

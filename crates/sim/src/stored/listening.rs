@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use shardwright_coordination::{EventKind, StateTransitionEvent};
+use shardwright_coordination::{EventKind, RunTransition, StateTransitionEvent};
 use shardwright_runs::{Delivery, EventStream};
 
 use super::call_log::{CallLog, CallRecord};
 use crate::oracle::{Finding, Oracle};
 use crate::request::Request;
-use crate::request::operation::{Acquire, Claim};
+use crate::request::operation::{Acquire, ChangeRun, Claim};
 
 pub(crate) const EVENTS: &Oracle = &Oracle::of_the_world(
     "events follow commits",
@@ -71,7 +71,8 @@ impl CallLog {
             return requests.filter(asks).count() > 1;
         }
         let mut ops = BTreeSet::new();
-        requests.filter_map(Request::op_id).any(|op| !ops.insert(op))
+        let emitting = requests.filter(|request| may_emit(request, &event.kind));
+        emitting.filter_map(Request::op_id).any(|op| !ops.insert(op))
     }
 
     /// When the change that an event reports was decided. A grant's deadline shows it. Other events
@@ -85,6 +86,30 @@ impl CallLog {
         let run = self.model.run(address.0, address.1)?;
         let deadline_ms = granted.lease.deadline().as_millis();
         Some(deadline_ms.saturating_sub(run.config.lease_duration_ms.get()))
+    }
+}
+
+/// Whether a request with an operation id may cause an event that happens once.
+fn may_emit(request: &Request, kind: &EventKind) -> bool {
+    let shard = request.shard().map(|key| key.shard);
+    match (request, kind) {
+        (
+            Request::RegisterShards(_) | Request::CreateRunWithShards(_),
+            EventKind::RunActivated { .. },
+        ) => true,
+        (Request::ChangeRun(ChangeRun { change, .. }), _) => matches!(
+            (change, kind),
+            (RunTransition::Complete, EventKind::RunCompleted)
+                | (RunTransition::Fail, EventKind::RunFailed)
+                | (RunTransition::Cancel, EventKind::RunCancelled)
+        ),
+        (Request::Complete(_), EventKind::ShardCompleted { shard: of })
+        | (Request::UnparkShard(_), EventKind::ShardUnparked { shard: of, .. })
+        | (Request::SplitReplace(_), EventKind::ShardSplit { parent: of, .. })
+        | (Request::SplitResidual(_), EventKind::ShardResidualCreated { parent: of, .. }) => {
+            shard == Some(*of)
+        }
+        _ => false,
     }
 }
 

@@ -1,23 +1,21 @@
 //! A disk on which one call takes longer than a lease.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::io;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, mkfifoat};
-use shardwright_connectors::FolderSink;
+use shardwright_connectors::{FileSegment, FolderSink};
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_contracts::LogicalTime;
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey};
 use shardwright_worker::connector::Item;
-use shardwright_worker::extent::{MAX_EXTENTS, TokenEnvelope};
-use shardwright_worker::{RunOutcome, StopSignal, each};
+use shardwright_worker::extent::{Extent, MAX_EXTENTS, TokenEnvelope};
+use shardwright_worker::sink::{Sink, SinkError};
+use shardwright_worker::{RunOutcome, StopSignal, Worker, each};
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Journal, LONG, RUN, all, join, line, results, shards, sink, start_with_lease,
-    worker_with, write_keys,
+    Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, results, shards, sink,
+    start_with_lease, worker_with, write_keys,
 };
 
 const LEASE_MS: u64 = 1_500;
@@ -52,12 +50,37 @@ async fn is_renewed(coordinator: &Coordinator) {
     }
 }
 
-/// Replaces a file by a pipe, so that reading it blocks. Returns its bytes.
-fn block_reads(file: &Path) -> Vec<u8> {
-    let bytes = fs::read(file).unwrap();
-    fs::remove_file(file).unwrap();
-    mkfifoat(CWD, file, Mode::RWXU).unwrap();
-    bytes
+/// A sink on a disk that blocks reads of one segment until it may go on.
+struct SlowSink {
+    sink: FolderSink,
+    slow: Extent,
+    may_go_on: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Sink for SlowSink {
+    type Segment = FileSegment;
+
+    async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<FileSegment, SinkError> {
+        self.sink.begin(shard, fence).await
+    }
+
+    async fn read(
+        &self,
+        run: RunId,
+        extent: Extent,
+        piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> Result<(), SinkError> {
+        if extent == self.slow {
+            let may_go_on = Arc::clone(&self.may_go_on);
+            let waited = move || may_go_on.lock().unwrap().recv_timeout(LONG);
+            tokio::task::spawn_blocking(waited).await.unwrap().unwrap();
+        }
+        self.sink.read(run, extent, piece).await
+    }
+
+    async fn discard(&self, run: RunId) -> Result<(), SinkError> {
+        self.sink.discard(run).await
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,25 +94,20 @@ async fn gathering_results_from_a_slow_disk_keeps_the_lease() {
     let shard = &shards(&coordinator).await[0];
     let extents = TokenEnvelope::decode(shard.cursor.as_update().token()).unwrap().extents;
     assert_eq!(extents.len(), MAX_EXTENTS);
-    let file = sink.segment_path(RUN, extents[20].shard, extents[20].fence);
-    let bytes = block_reads(&file);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Arc::new(Mutex::new(may_go_on));
+    let slow = SlowSink { sink: sink.clone(), slow: extents[20], may_go_on };
     let journal = Journal::default();
-    let worker = worker_with(join(&coordinator).await, write_keys(), &sink)
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Numbers)
+        .handler(write_keys())
+        .sink(slow)
+        .env(env())
         .observer(Arc::new(journal.clone()));
     let working = tokio::spawn(worker.run());
-    let (go_on, may_go_on) = mpsc::channel::<()>();
-    // A thread of its own writes the pipe in any case, because the blocked read cannot be stopped.
-    let disk = std::thread::spawn(move || {
-        let is_in_time = may_go_on.recv_timeout(LONG / 4).is_ok();
-        let mut pipe = fs::File::options().write(true).open(&file).unwrap();
-        fs::remove_file(&file).unwrap();
-        fs::write(&file, &bytes).unwrap();
-        pipe.write_all(&bytes).unwrap();
-        is_in_time
-    });
     timeout(LONG, is_renewed(&coordinator)).await.unwrap();
     go_on.send(()).unwrap();
-    assert!(disk.join().unwrap(), "{:?}", journal.lines());
     assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), RunOutcome::Done);
     let events = ["claimed", "lost"].map(|kind| journal.count(kind));
     assert_eq!(events, [1, 0], "{:?}", journal.lines());
