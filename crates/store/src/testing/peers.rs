@@ -88,11 +88,12 @@ async fn accept(
     from: Arc<Vec<watch::Sender<Link>>>,
     processes: Processes,
 ) {
+    let Ok(own) = listener.local_addr() else { return };
     loop {
         let Ok((client, address)) = listener.accept().await else { return };
         let (from, processes) = (Arc::clone(&from), Arc::clone(&processes));
         tokio::spawn(async move {
-            let source = source(address.port(), &processes).await;
+            let source = source((address.port(), own.port()), &processes).await;
             let Some(link) = from.get(source).map(watch::Sender::subscribe) else { return };
             if *link.borrow() == Link::Cut {
                 return;
@@ -105,13 +106,13 @@ async fn accept(
     }
 }
 
-/// The member that owns a port of loopback. A member that has just started may connect before its
+/// The member that has a connection between two ports of loopback. A member that has just started may connect before its
 /// process id is set, so the search is repeated.
-async fn source(port: u16, processes: &Processes) -> usize {
+async fn source(ports: (u16, u16), processes: &Processes) -> usize {
     let mut known = Vec::new();
     for _ in 0..LOOKS {
         known = processes.lock().map(|known| known.clone()).unwrap_or_default();
-        if let Some(member) = speaker(port, &known) {
+        if let Some(member) = speaker(ports, &known) {
             return member;
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
@@ -119,9 +120,9 @@ async fn source(port: u16, processes: &Processes) -> usize {
     known.len()
 }
 
-/// The process that has a connection from a port of loopback.
-fn speaker(port: u16, processes: &[Option<u32>]) -> Option<usize> {
-    let wanted = format!("socket:[{}]", socket_at(port)?);
+/// The process that has a connection from one port of loopback to another.
+fn speaker(ports: (u16, u16), processes: &[Option<u32>]) -> Option<usize> {
+    let wanted = format!("socket:[{}]", socket_at(ports)?);
     let has_it = |process: u32| {
         let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
         let mut open = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
@@ -130,12 +131,13 @@ fn speaker(port: u16, processes: &[Option<u32>]) -> Option<usize> {
     processes.iter().position(|process| process.and_then(has_it).is_some())
 }
 
-/// The inode of the socket at a port of loopback.
-fn socket_at(port: u16) -> Option<String> {
-    let local = format!("0100007F:{port:04X}");
+/// The inode of the socket that is connected from one port of loopback to another. Connections to
+/// different ports may come from the same port.
+fn socket_at((from, to): (u16, u16)) -> Option<String> {
+    let ends = [from, to].map(|port| format!("0100007F:{port:04X}"));
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
     let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.get(1).is_some_and(|address| *address == local))?;
+    let row = rows.find(|row| row.get(1..3).is_some_and(|found| found == ends))?;
     row.get(9).map(|number| (*number).to_owned())
 }
 
@@ -147,9 +149,10 @@ mod tests {
     fn a_connection_identifies_its_process() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let port = stream.local_addr().unwrap().port();
+        let ports = (stream.local_addr().unwrap().port(), listener.local_addr().unwrap().port());
         let (us, absent) = (Some(std::process::id()), Some(u32::MAX));
-        assert_eq!(speaker(port, &[None, absent, us]), Some(2));
-        assert_eq!(speaker(port, &[None, absent]), None);
+        assert_eq!(speaker(ports, &[None, absent, us]), Some(2));
+        assert_eq!(speaker(ports, &[None, absent]), None);
+        assert_eq!(speaker((ports.0, ports.0), &[us]), None, "no such connection");
     }
 }
