@@ -106,8 +106,8 @@ async fn accept(
     }
 }
 
-/// The member that has a connection between two ports of loopback. A member that has just started may connect before its
-/// process id is set, so the search is repeated.
+/// The member that has a connection between two ports of loopback. A member that has just started
+/// may connect before its process id is set, so the search is repeated.
 async fn source(ports: (u16, u16), processes: &Processes) -> usize {
     let mut known = Vec::new();
     for _ in 0..LOOKS {
