@@ -11,7 +11,7 @@ use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::{Observer, StopSignal, WorkerEvent};
 use tokio::sync::Notify;
 
-use crate::arguments::FailureLimit;
+use crate::arguments::run::FailureLimit;
 use crate::store::Coordinator;
 
 /// A percentage applies only after this many items were tried, or after all items were.

@@ -16,7 +16,7 @@ use shardwright_jobs::receipt::Receipt;
 use shardwright_jobs::source::AnyConnector;
 use shardwright_process::scan::{Report, RuleSet, ScanHandler, ScanRecord, Scanner, Totals};
 
-use crate::arguments::ScanArguments;
+use crate::arguments::run::ScanArguments;
 use crate::console::write_bytes;
 use crate::exit::Exit;
 use crate::view::{View, emit};

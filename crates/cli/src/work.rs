@@ -20,7 +20,7 @@ use shardwright_worker::{
     Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError, WorkerOptions,
 };
 
-use crate::arguments::WorkArguments;
+use crate::arguments::run::WorkArguments;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark_all;

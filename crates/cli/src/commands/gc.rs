@@ -14,7 +14,7 @@ use shardwright_jobs::output::{Output, remove, shown};
 use shardwright_jobs::source::left_behind;
 use shardwright_runs::Retention;
 
-use crate::arguments::GcArguments;
+use crate::arguments::runs::GcArguments;
 use crate::commands::print_json;
 use crate::console::{errln, outln};
 use crate::exit::Exit;

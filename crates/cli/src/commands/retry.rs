@@ -12,7 +12,7 @@ use shardwright_jobs::begin::{Found, resume, state_folder};
 use shardwright_jobs::description::{Description, Mode};
 use shardwright_jobs::readable::command_line;
 
-use crate::arguments::RetryArguments;
+use crate::arguments::runs::RetryArguments;
 use crate::commands::find;
 use crate::console::errln;
 use crate::exit::Exit;

@@ -4,7 +4,7 @@ use shardwright_jobs::begin::{begin, check, state_folder};
 use shardwright_jobs::description::Mode;
 use shardwright_process::Template;
 
-use crate::arguments::RunArguments;
+use crate::arguments::run::RunArguments;
 use crate::exit::Exit;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};

@@ -5,7 +5,7 @@ use shardwright_jobs::begin::{begin, check, state_folder};
 use shardwright_jobs::output::Replaced;
 use shardwright_process::scan::{Format, RuleSet};
 
-use crate::arguments::ScanArguments;
+use crate::arguments::run::ScanArguments;
 use crate::exit::Exit;
 use crate::scan::{Scan, ensure_writable};
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};

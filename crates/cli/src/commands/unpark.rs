@@ -3,7 +3,7 @@ use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
 use shardwright_engine::random;
 use shardwright_jobs::TENANT;
 
-use crate::arguments::UnparkArguments;
+use crate::arguments::runs::UnparkArguments;
 use crate::commands::{find, print_json};
 use crate::console::outln;
 use crate::exit::Exit;

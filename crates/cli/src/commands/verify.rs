@@ -7,7 +7,7 @@ use shardwright_jobs::description::{Mode, Results};
 use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
 use shardwright_jobs::verify::{Findings, Written, verify};
 
-use crate::arguments::VerifyArguments;
+use crate::arguments::runs::VerifyArguments;
 use crate::commands::{find, print_json};
 use crate::console::{errln, outln};
 use crate::exit::Exit;
