@@ -7,7 +7,8 @@ use crate::connector::ConnectorError;
 use crate::extent::TokenEnvelopeError;
 use crate::sink::SinkError;
 
-/// Why a worker stopped. The shards it held are released, or will be when their leases expire.
+/// Why a worker stopped. The shards it held are released at the latest when their leases
+/// expire.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The run was ended by another process or an operator.
@@ -57,7 +58,7 @@ pub enum WorkerError {
     /// committed; the item is the next to be processed.
     #[error(
         "too many items are parked: {item} failed as well, and cannot be parked ({reason}); fix \
-         what makes them fail, and start again: nothing is lost"
+         what makes them fail and start again. No item is lost"
     )]
     TooManyParked {
         /// The item's name.
@@ -75,7 +76,7 @@ pub enum WorkerError {
     },
     /// The handler fails for any item on this machine. What is done is committed; the item is the
     /// next to be processed.
-    #[error("no item can be processed: {detail}; fix that, and start again: nothing is lost")]
+    #[error("no item can be processed: {detail}; fix this and start again. No item is lost")]
     Handler {
         /// What is missing.
         detail: String,

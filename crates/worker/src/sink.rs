@@ -29,7 +29,7 @@ pub enum SinkError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// The results of a shard are on other machines, in the largest allowed number of extents.
+    /// The shard has the maximum number of extents, all on other machines.
     #[error(
         "the results of shard {shard} are in too many segments of other machines; start a worker \
          on one of those machines, which merges its own segments"

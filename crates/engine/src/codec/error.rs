@@ -85,7 +85,7 @@ pub enum DecodeProblem {
     #[error("{0}")]
     Cursor(CursorInputError),
     /// A string is not UTF-8.
-    #[error("the bytes of a {what} are no text")]
+    #[error("the bytes of a {what} are not UTF-8")]
     NotText {
         /// Name of the field.
         what: &'static str,

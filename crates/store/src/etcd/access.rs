@@ -38,7 +38,7 @@ pub enum EtcdAccessError {
     #[error("a password over etcd:// can be read on the network; use an etcds:// URL")]
     PlaintextPassword,
     /// One of a pair without the other.
-    #[error("{0} and {1} go together")]
+    #[error("give both {0} and {1}, or neither")]
     Pair(&'static str, &'static str),
     /// A file cannot be read.
     #[error("{path}: {source}")]

@@ -129,7 +129,7 @@ impl Composer {
         Some(decisions)
     }
 
-    /// Checks for each commit whether the expectations still hold that it would have made false.
+    /// Checks for each commit whether the keys that it would have changed are still as it expects.
     /// The request is ordered like a write.
     pub(crate) fn outcome_check(&self, commits: &[&Commit]) -> TxnRequest {
         let question = |commit: &&Commit| {

@@ -164,9 +164,10 @@ impl Shared {
 
     /// The outcomes of commits that a full server has settled without reporting how.
     ///
-    /// A commit was not applied if an expectation still holds that it would have made false for
-    /// good. Otherwise the outcome stays unknown: another client may have deleted a key that the
-    /// commit created, or may have changed the keys itself.
+    /// A commit was not applied if all keys that it would have changed are still as it expects, and
+    /// one of them existed before: its revision never recurs. Otherwise the outcome stays unknown:
+    /// another client may have deleted a key that the commit created, or may have changed the keys
+    /// itself.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Reported> {
         let check = || self.composer.outcome_check(commits);
         let time = self.client.timeouts().call;
@@ -203,7 +204,7 @@ impl Shared {
     }
 }
 
-/// Whether the commit makes an expectation false for good.
+/// Whether the commit changes a key that it expects to exist. The expected revision never recurs.
 fn replaces_for_good(commit: &Commit) -> bool {
     replaced(commit).any(|expected| expected.expect != Expect::Absent)
 }

@@ -87,8 +87,8 @@ pub(super) fn leave(setup: &Setup) {
         if matches!(try_lock(&setup.users), Ok(true)) {
             let _failed = recovery::close(&setup.path);
         }
-        // Before `open` is unlocked: a process that found this user would take the store for one in
-        // use.
+        // Unlock before `open` is released. Otherwise the next process would see this user and
+        // treat the store as in use.
         let _failed = setup.users.unlock();
     }
 }
@@ -105,7 +105,8 @@ impl Heartbeat {
 
     fn write(self, open: &File) {
         // Without a heartbeat, other processes time out sooner.
-        let text = format!("process {:>10}, sign of life {:>20}\n", self.process, self.count);
+        // As long as the text of earlier versions, which it overwrites.
+        let text = format!("process {:>10}, heartbeat {:>23}\n", self.process, self.count);
         let _unseen = open.write_all_at(text.as_bytes(), 0);
     }
 
