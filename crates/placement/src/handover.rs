@@ -38,7 +38,7 @@ pub struct Handover {
 pub struct HandoverAttempts {
     /// How long the handover has been due.
     pub since_ms: u64,
-    /// How long the node has been admitting calls, or not admitting them.
+    /// Time since the node last started or stopped admitting calls.
     pub as_it_is_ms: u64,
     /// How often the node has stopped admitting calls and resumed.
     pub tries: u32,
@@ -65,7 +65,7 @@ pub struct HandoverTimeouts {
     pub pause_max_ms: u64,
     /// After this time running calls are awaited to their end.
     pub force_ms: u64,
-    /// The same for a node that leaves, if shorter: its operator does not wait long.
+    /// The same for a leaving node. The shorter of the two applies.
     pub force_leaving_ms: u64,
 }
 
@@ -102,7 +102,7 @@ impl HandoverAttempts {
         self.pause_ms(self.tries).min(self.left_ms())
     }
 
-    /// How much longer it serves on because the store has refused the release.
+    /// Remaining pause after the store refused the release.
     fn refusal_left_ms(self) -> u64 {
         self.pause_ms(self.refusals)
     }

@@ -89,10 +89,14 @@ impl fmt::Display for Retry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hold { at_most_ms } => {
-                write!(f, "the call waits for a change, at most {at_most_ms} ms at a time")
+                write!(
+                    f,
+                    "the call is held until the route changes, checked at least every {at_most_ms} \
+                     ms"
+                )
             }
             Self::Fail { after_ms } => {
-                write!(f, "the call fails and may be tried again in {after_ms} ms")
+                write!(f, "the call fails; retry after {after_ms} ms")
             }
         }
     }

@@ -52,8 +52,8 @@ fn explained(table: &RoutingTable, shard: u64) -> String {
     table.route_text(&format!("shard#{shard}/x")).unwrap().to_string()
 }
 
-const HOLD_SOON: &str = "the call waits for a change, at most 50 ms at a time";
-const HOLD: &str = "the call waits for a change, at most 5000 ms at a time";
+const HOLD_SOON: &str = "the call is held until the route changes, checked at least every 50 ms";
+const HOLD: &str = "the call is held until the route changes, checked at least every 5000 ms";
 
 #[test]
 fn calls_go_to_the_holder_during_a_move() {
