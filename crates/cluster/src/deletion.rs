@@ -59,8 +59,8 @@ struct Deletion {
 }
 
 impl Deletion {
-    /// Fails with contention if another process changes the cluster meanwhile. Without members
-    /// none does, except an operator.
+    /// Fails with contention if another process changes the cluster meanwhile. Without members,
+    /// only an operator can.
     async fn run(&self) -> Result<(), ClusterDeleteError> {
         let (found, revision) = Existence::load(&self.store, &self.keys, DELETE).await?;
         if !found.is_being_deleted() {

@@ -1,4 +1,4 @@
-//! The seed's async traits: methods that every [`Backend`] has.
+//! The async traits of callers: methods that every [`Backend`] has.
 //!
 //! The operations of [`crate::traits`] for async callers: the methods take `&self` and no time, and
 //! return owned values in `Send` futures. Each method builds one request of [`crate::operation`]

@@ -30,7 +30,7 @@ use crate::lease::Lease;
 
 /// One kind of request, with the types of its answer.
 pub trait Operation<B>: Into<Request<B>> {
-    /// The name of the operation, as the seed traits spell it.
+    /// The name of the operation, such as `park_shard`.
     const NAME: &'static str;
     /// The output of the operation.
     type Output: TryFrom<Reply, Error = Reply> + Into<Reply>;
@@ -54,7 +54,7 @@ pub enum RunTransition {
 }
 
 impl RunTransition {
-    /// The name of the transition, as the seed traits spell it.
+    /// The name of the transition, such as `pause_run`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The seed's sync traits: one call at a time, with the time as an argument.
+//! The sync traits of callers: one call at a time, with the time as an argument.
 //!
 //! A backend implements [`CoordinationBackend::call`]. The other methods are provided: each builds
 //! one request of [`crate::operation`] and narrows its answer. A backend that can avoid copies or

@@ -57,8 +57,8 @@ pub(super) fn of_folder(path: &Path) -> io::Result<Rules> {
     read(path, &path.join(RULES_FILE))
 }
 
-/// The rules from above a tree that apply in it, the nearest first: those of the folders around it
-/// up to the repository, and of the repository. None outside of a repository.
+/// Rules of the folders above a tree, up to and including its repository, nearest first. Empty
+/// outside a repository.
 pub(super) fn from_above(root: &Path) -> io::Result<Vec<Gitignore>> {
     let mut found = Vec::new();
     for folder in root.ancestors() {

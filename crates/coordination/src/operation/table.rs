@@ -26,7 +26,7 @@ use crate::traits::{ClaimHint, CreateRunWithShardsError};
 
 /// Declares a struct and an [`Operation`] per row, and [`Request`] with a variant per row.
 ///
-/// A row has a name, the seed's name, the fields, the byte fields, the output and the error.
+/// A row has the name of its type, its name, the fields, the byte fields, the output and the error.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*

@@ -4,7 +4,7 @@
 //! list never offers an object with a call in progress for eviction.
 //!
 //! Objects at rest are listed by shard, and shards by their least recently used object. So a search
-//! skips a whole shard that drains in one step.
+//! skips a draining shard in one step.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -25,7 +25,7 @@ pub(crate) struct Residents {
 struct State {
     /// The number of objects, at rest and in use.
     count: u64,
-    /// Numbers the moments at which an object came to rest.
+    /// Sequence number of the last object that came to rest.
     last_turn: u64,
     /// The objects at rest of each shard, by turn. None is empty.
     at_rest: BTreeMap<Option<ShardId>, BTreeMap<u64, Resting>>,
@@ -51,12 +51,12 @@ pub(crate) struct Residence {
 
 /// A search through the objects at rest, the least recently used first.
 ///
-/// Without [`Self::pass_object`] it continues with other shards only.
+/// After [`Self::next`] it leaves the shard, unless [`Self::pass_object`] is called.
 pub(crate) struct Search<'r> {
     residents: &'r Residents,
     /// The last shard's lowest turn.
     after: u64,
-    /// Where the search continues in shards of which an object was passed, by turn.
+    /// The next turn to visit, in each shard where an object was passed.
     passed: BTreeMap<u64, Option<ShardId>>,
 }
 
