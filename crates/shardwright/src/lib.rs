@@ -155,8 +155,9 @@
 //! # }
 //! ```
 //!
-//! A kill has the same effect, except that other processes wait until the leases of the killed
-//! process expire ([`Run::lease`]).
+//! A kill has the same effect, and items in flight run again. On a file store, other processes take
+//! over at once. On etcd they wait until the session of the killed process or its lease ends
+//! ([`Run::lease`]).
 //!
 //! # Failures
 //!
@@ -164,7 +165,7 @@
 //! |---|---|
 //! | the function, for an item | the item is retried ([`Run::retries`]), then parked |
 //! | the function, with [`ItemError::permanent`] | the item is parked at once |
-//! | the process | other processes take over its shards when its leases expire |
+//! | the process | other processes take over its shards, as described above |
 //! | an item that kills its process | it is processed alone, and parked after ten losses |
 //! | the store | calls are retried for two minutes, then the run returns [`Error::Worker`] |
 //! | the source | transient errors are retried, others end the run with [`Error::Worker`] |

@@ -103,8 +103,9 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Sets the lease in whole seconds [default: 10]. Shards of a killed process are taken over
-    /// when it expires.
+    /// Sets the lease in whole seconds [default: 10]. Shards of a silent process are taken over
+    /// when it expires. Shards of a killed process are taken over at once on a file store. On
+    /// etcd they are taken over when the session of the process or the lease ends.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
