@@ -89,10 +89,10 @@ pub(crate) enum Command {
     #[command(after_help = example("shardwright restored --store etcd://10.0.0.1:2379"))]
     Restored,
     /// Start a cluster node that serves counter objects.
-    #[command(after_help = with_codes(NODE_EXAMPLE, exit::SERVER_CODES))]
+    #[command(after_help = with_codes(NODE_EXAMPLE, exit::NODE_CODES))]
     Node(Box<NodeArguments>),
     /// Start a gate: accept client calls over gRPC and HTTP and route them to nodes.
-    #[command(after_help = with_codes(GATE_EXAMPLE, exit::SERVER_CODES))]
+    #[command(after_help = with_codes(GATE_EXAMPLE, exit::GATE_CODES))]
     Gate(Box<GateArguments>),
     /// Show the state of a cluster, and move, pin or drain its shards.
     #[command(after_help = example("shardwright cluster status"))]

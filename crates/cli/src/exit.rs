@@ -57,12 +57,18 @@ pub(crate) const VERIFY_CODES: &str = "Exit codes:
   1    the receipt does not hold
   2    error, invalid command line, or stdout could not be written";
 
-/// The exit codes of `node` and `gate`.
-pub(crate) const SERVER_CODES: &str = "Exit codes:
-  0    stopped by a signal: a node has handed over its shards
+/// The exit codes of `node`.
+pub(crate) const NODE_CODES: &str = "Exit codes:
+  0    stopped by a signal, after all shards were handed over
   2    error, invalid command line, or stdout could not be written
-  130  stopped by a second signal, or before the node had joined: shards move when
-       the session expires";
+  130  stopped by a second signal, or before the node had joined; its shards move
+       when the session expires";
+
+/// The exit codes of `gate`.
+pub(crate) const GATE_CODES: &str = "Exit codes:
+  0    stopped by a signal, after the calls in progress
+  2    error, invalid command line, or stdout could not be written
+  130  stopped by a second signal, or while waiting for the cluster";
 
 /// The exit codes of `cluster drain`.
 pub(crate) const DRAIN_CODES: &str = "Exit codes:

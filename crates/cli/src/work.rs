@@ -23,7 +23,7 @@ use shardwright_worker::{
 use crate::arguments::run::WorkArguments;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
-use crate::commands::unpark::unpark_all;
+use crate::commands::unpark::{shards, unpark_all};
 use crate::console::errln;
 use crate::exit::{Exit, stop_on_signals};
 use crate::failures::FailureWatch;
@@ -100,7 +100,7 @@ pub(crate) async fn work(
     if matches!(task, Task::RestAndParked) {
         let unparked = unpark_all(coordinator, run).await?;
         if !json {
-            errln!("unparked {unparked} shards");
+            errln!("unparked {}", shards(unparked));
         }
     }
     stop_on_signals(stop.clone())?;

@@ -191,15 +191,19 @@ impl Receipt {
                 self.acquired
             ),
             format!(
-                "{} retries, {} replays absorbed, {} stale writes refused",
+                "{} retries, {} duplicate writes ignored, {} stale writes rejected",
                 self.retries, self.replays_absorbed, self.stale_writes_refused
             ),
         ];
         if self.cursor == "dispatched" {
-            lines.push("cursors moved at dispatch: items in progress at a kill are missing".into());
+            lines.push(
+                "cursors moved at dispatch: items in progress during a kill have no result".into(),
+            );
         }
-        if self.failed > 0 {
-            lines.push(format!("{} items failed; their results have the errors", self.failed));
+        match self.failed {
+            0 => {}
+            1 => lines.push("1 item failed; its result has the error".into()),
+            many => lines.push(format!("{many} items failed; their results have the errors")),
         }
         let list = format!("list with `shardwright parked {}`", self.name);
         match self.parked.len() {
@@ -221,9 +225,10 @@ impl Receipt {
     }
 
     fn add_skipped(&self, lines: &mut Vec<String>) {
-        let unread = self.unread();
-        if unread > 0 {
-            lines.push(format!("{unread} entries could not be read, and are not covered:"));
+        match self.unread() {
+            0 => {}
+            1 => lines.push("1 entry could not be read, and is not covered:".into()),
+            many => lines.push(format!("{many} entries could not be read, and are not covered:")),
         }
         for Uncovered { key, why, detail } in self.uncovered.iter().take(10) {
             let key = readable(&key.to_bytes().unwrap_or_default());

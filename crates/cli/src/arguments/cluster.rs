@@ -200,7 +200,7 @@ pub(crate) enum ClusterCommand {
     /// cluster as well.
     #[command(after_help = example("shardwright cluster create --shards 1024 --hash avalanche64"))]
     Create,
-    /// Delete a cluster that has no nodes and no gates. What its objects have stored stays. Repeat
+    /// Delete a cluster that has no nodes and no gates. Stored data of its objects is kept. Repeat
     /// the command to complete an interrupted deletion.
     #[command(after_help = example("shardwright cluster delete --cluster old"))]
     Delete,

@@ -6,8 +6,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use shardwright_node::limits::{HeldLimits, ListenLimits};
 
-/// Limits of what other processes may send. An address is an IPv4 address or an IPv6 network of 64
-/// bits.
+/// Limits of what other processes may send. A peer address is an IPv4 address or an IPv6 network of
+/// 64 bits.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct ListenArguments {
@@ -17,7 +17,7 @@ pub(crate) struct ListenArguments {
     /// Accept at most N connections [default: 16384, or what the limit of open files leaves].
     #[arg(long, value_name = "N", value_parser = count())]
     connections: Option<u64>,
-    /// Accept at most N connections of one address [default: 256].
+    /// Accept at most N connections per peer address [default: 256].
     #[arg(long, value_name = "N", value_parser = count())]
     connections_per_address: Option<u64>,
     /// Run at most N calls of one gRPC connection at a time [default: 1024; 65536 for a node].
@@ -26,19 +26,20 @@ pub(crate) struct ListenArguments {
     /// Keep at most BYTES of requests and unsent answers [default: 256 MiB; 1 GiB for a node].
     #[arg(long, value_name = "BYTES", value_parser = count())]
     bytes_in_flight: Option<u64>,
-    /// Keep at most BYTES of one address [default: 64 MiB; for a node, half of all].
+    /// Keep at most BYTES of requests and unsent answers per peer address [default: 64 MiB; for a
+    /// node, half of all].
     #[arg(long, value_name = "BYTES", value_parser = count())]
     bytes_per_address: Option<u64>,
     /// Hold at most N calls until their shard has an owner [default: 10000].
     #[arg(long, value_name = "N", value_parser = count())]
     held_calls: Option<u64>,
-    /// Hold at most N calls of one address [default: 2500; for a node, half of all].
+    /// Hold at most N calls per peer address [default: 2500; for a node, half of all].
     #[arg(long, value_name = "N", value_parser = count())]
     held_calls_per_address: Option<u64>,
     /// Hold at most BYTES of calls [default: 256 MiB].
     #[arg(long, value_name = "BYTES", value_parser = count())]
     held_bytes: Option<u64>,
-    /// Hold at most BYTES of calls of one address [default: 64 MiB; for a node, half of all].
+    /// Hold at most BYTES of calls per peer address [default: 64 MiB; for a node, half of all].
     #[arg(long, value_name = "BYTES", value_parser = count())]
     held_bytes_per_address: Option<u64>,
     /// Close a gRPC connection that sends no HTTP/2 preface within MS milliseconds.

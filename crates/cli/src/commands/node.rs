@@ -96,7 +96,7 @@ pub(crate) async fn run(
     Ok(exit)
 }
 
-/// The error of a node that ended without being asked to leave.
+/// The error of a node that ended by itself.
 const fn failure(state: NodeState) -> Option<&'static str> {
     match state {
         NodeState::Failed => Some(FAILED),

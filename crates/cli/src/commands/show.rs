@@ -43,7 +43,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
     let RunProgress { done, active, leased, parked, .. } = progress;
     // Leases of an ended run may not have expired yet, but they have no effect.
     if state.has_ended() {
-        outln!("shards   {done} done, {active} never finished, {parked} parked");
+        outln!("shards   {done} done, {active} unfinished, {parked} parked");
     } else {
         outln!("shards   {done} done, {active} active ({leased} held), {parked} parked");
     }

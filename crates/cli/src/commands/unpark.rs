@@ -28,9 +28,15 @@ pub(crate) async fn run(
     if json {
         print_json(&serde_json::json!({ "unparked": unparked }))?;
     } else {
-        outln!("unparked {unparked} shards; the command that started {name} retries them");
+        let them = if unparked == 1 { "it" } else { "them" };
+        outln!("unparked {}; the command that started {name} retries {them}", shards(unparked));
     }
     Ok(Exit::Done)
+}
+
+/// A number of shards.
+pub(crate) fn shards(count: usize) -> String {
+    if count == 1 { "1 shard".to_owned() } else { format!("{count} shards") }
 }
 
 /// Unparks all parked shards, and returns their number.

@@ -264,7 +264,7 @@ fn retry_needs_no_command() {
     site.expect(3, &["retry", "--parked", "--retries", "0"]);
     fs::write(site.path("data/bad"), "good").unwrap();
     let printed = site.expect(0, &["retry", "--parked", "mixed"]);
-    assert!(printed.contains("unparked 1 shards") && printed.contains("is done"), "{printed}");
+    assert!(printed.contains("unparked 1 shard\n") && printed.contains("is done"), "{printed}");
     assert_eq!(site.keys("mixed").len(), 21);
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
     site.expect(2, &["retry", "mixed"]);

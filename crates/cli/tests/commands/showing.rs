@@ -50,7 +50,7 @@ fn show_reports_done_parked_running_interrupted_and_cancelled() {
     }
     site.expect(0, &["cancel", "waiting"]);
     let printed = shown("waiting");
-    assert!(printed.contains(", cancelled\n") && printed.contains(" never finished"), "{printed}");
+    assert!(printed.contains(", cancelled\n") && printed.contains(" unfinished"), "{printed}");
     assert!(!printed.contains("held"), "{printed}");
     let printed = site.expect(2, &["verify", "waiting"]);
     assert!(printed.contains("run waiting was cancelled"), "{printed}");
