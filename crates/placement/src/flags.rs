@@ -1,3 +1,5 @@
+//! The flags of a shard: its pin, its home, and flags of other programs.
+
 use std::fmt;
 use std::sync::Arc;
 

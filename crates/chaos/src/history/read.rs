@@ -1,3 +1,5 @@
+//! Reads the histories of all processes from a folder, and joins each call with its answer.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Injects faults of etcd members and of their network, one after another, and recovers from each.
+
 use std::sync::Arc;
 use std::time::Duration;
 

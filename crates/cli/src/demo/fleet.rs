@@ -1,3 +1,5 @@
+//! The processes of the demo's cluster, and the events that happen to them.
+
 use std::time::Duration;
 
 use anyhow::Context as _;

@@ -1,3 +1,5 @@
+//! What the demo prints: a line per second and per event, and the verdict.
+
 use std::time::Duration;
 
 use shardwright_demo::{Tally, Verdict};

@@ -1,3 +1,5 @@
+//! Unreadable records disable only what they describe.
+
 use shardwright_cluster::{
     AdminError, ClusterKey, LeaderStepError, ShardClaimError, ShardReleaseError, Unreadable,
 };

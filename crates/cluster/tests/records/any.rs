@@ -1,3 +1,5 @@
+//! Generated records, for properties.
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

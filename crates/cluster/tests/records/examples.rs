@@ -1,3 +1,5 @@
+//! Examples of every record, among them the largest.
+
 use shardwright_cluster::records::{
     ClusterDeletionRecord, ClusterFormat, ClusterGateRecord, ClusterLeaderRecord,
     ClusterPlanRecord, DrainMarkRecord, LeavingRecord, NodeMemberRecord, ShardClaimRecord,

@@ -1,3 +1,4 @@
+//! An error enum per operation: the refusals that it may return.
 #![allow(
     missing_docs,
     reason = "each variant wraps the refusal of its name, which is documented in `reason`"

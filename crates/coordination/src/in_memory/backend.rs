@@ -1,3 +1,5 @@
+//! Executes requests in memory: finds the shard, calls the operation and updates the indexes.
+
 use shardwright_contracts::{
     CursorUpdate, LogicalTime, OpId, ShardKey, SlabFull, SplitReplacePlan, SplitResidualPlan,
     TenantId, WorkerId,

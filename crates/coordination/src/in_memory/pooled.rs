@@ -1,3 +1,5 @@
+//! A shard whose bytes are in the shared byte budget.
+
 use shardwright_contracts::{ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
 use super::byte_budget::ByteBudget;

@@ -1,3 +1,5 @@
+//! The list of all operations.
+
 use std::fmt;
 
 use shardwright_contracts::{

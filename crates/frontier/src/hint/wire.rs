@@ -1,3 +1,5 @@
+//! A shard's hint, and its bytes.
+
 use std::fmt;
 
 use shardwright_contracts::Redacted;

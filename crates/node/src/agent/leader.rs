@@ -1,3 +1,5 @@
+//! Leads the cluster while no other node does: collects loads, plans and writes targets.
+
 use std::time::Duration;
 
 use futures_util::StreamExt;

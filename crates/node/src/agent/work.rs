@@ -1,3 +1,5 @@
+//! The claims, handovers and releases that are in progress on a node.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Deactivates objects: idle ones, those over the limit, and all of a shard.
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Nodes and gates in one process, on a store in memory and a virtual clock.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

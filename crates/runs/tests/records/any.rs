@@ -1,3 +1,5 @@
+//! Generated records, for properties.
+
 use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::collection::{btree_set, vec};

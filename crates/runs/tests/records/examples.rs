@@ -1,3 +1,5 @@
+//! Examples of every record, among them the largest.
+
 use std::num::NonZeroU64;
 
 use shardwright_contracts::limits::{

@@ -1,3 +1,5 @@
+//! What each accepted request changes in the model.
+
 use shardwright_contracts::{LogicalTime, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{
     CoordError, EventKind, Lease, RestoredShardState, RunStatus, RunTransition, ShardStatus,
