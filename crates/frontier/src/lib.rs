@@ -24,9 +24,18 @@
     )
 )]
 
+// The checks that the fuzz targets share name the crate like other crates do.
+#[cfg(test)]
+extern crate self as shardwright_frontier;
+
 pub mod builder;
+#[cfg(test)]
+#[path = "../tests/checks/mod.rs"]
+mod checks;
 pub mod hint;
 pub mod key_encoding;
+#[cfg(test)]
+mod properties;
 pub mod router;
 
 pub use builder::{PreallocShardBuilder, PreallocShardBuilderError};

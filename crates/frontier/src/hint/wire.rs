@@ -108,18 +108,21 @@ pub enum ShardHintDecodeError {
     },
 }
 
+/// The encoded length of a hint whose prefix has `size` bytes.
+pub(super) const fn prefix_hint_len(size: usize) -> Result<usize, ShardEncodeError> {
+    let max = u32::MAX as usize;
+    if size > max {
+        return Err(ShardEncodeError::PrefixTooLarge { size, max });
+    }
+    Ok(PREFIX_HEADER_LEN.saturating_add(size))
+}
+
 impl<'a> ShardHint<'a> {
     /// The encoded length, if the hint can be encoded.
     pub fn encoded_len(&self) -> Result<usize, ShardEncodeError> {
         let size = match *self {
             Self::Range => RANGE_LEN,
-            Self::Prefix { prefix } => {
-                let (size, max) = (prefix.len(), u32::MAX as usize);
-                if size > max {
-                    return Err(ShardEncodeError::PrefixTooLarge { size, max });
-                }
-                PREFIX_HEADER_LEN.saturating_add(size)
-            }
+            Self::Prefix { prefix } => prefix_hint_len(prefix.len())?,
             Self::Manifest { start_row, end_row, .. } if start_row >= end_row => {
                 return Err(ShardEncodeError::InvertedManifestRows { start_row, end_row });
             }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hint::wire::prefix_hint_len;
 
 fn encoded(hint: ShardHint<'_>) -> Vec<u8> {
     let mut buf = MetadataBuf::new();
@@ -169,6 +170,14 @@ fn hint_may_fill_the_metadata() {
     assert_roundtrip(prefix(&bytes[5..]));
     let error = ShardEncodeError::HintTooLarge { size: 16_385, max: 16_384 };
     assert_encode_error(prefix(&bytes[4..]), error);
+}
+
+#[test]
+fn prefix_beyond_its_length_field_is_refused() {
+    let max = u32::MAX as usize;
+    let too_large = ShardEncodeError::PrefixTooLarge { size: 4_294_967_296, max: 4_294_967_295 };
+    assert_eq!(prefix_hint_len(max + 1), Err(too_large));
+    assert_eq!(prefix_hint_len(max), Ok(4_294_967_300));
 }
 
 #[test]
