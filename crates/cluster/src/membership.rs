@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_contracts::{Env, InfraError};
+use shardwright_contracts::{Env, FenceEpoch, InfraError, ShardId};
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing, watch};
-use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
+use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ShardInfo, ops};
 use shardwright_store::{Commit, CommitBuilder, Conflict, Expect, Revision};
 
 use super::error::JoinError;
@@ -146,58 +146,98 @@ impl Core {
         address: &NodeAddress,
         deadline: Duration,
     ) -> Result<(), JoinError> {
-        let key = ClusterKey::Member(address.clone());
-        let mut views = self.views.subscribe();
-        while self.lock().expect(&key) != Expect::Absent {
-            let left = deadline.saturating_sub(self.env.monotonic());
-            if left.is_zero() {
-                return Err(JoinError::AddressTaken(address.clone()));
-            }
-            tokio::select! {
-                biased;
-                _ = views.changed() => {}
-                () = self.env.sleep(left.min(LOOK)) => self.reload(JOIN, [key.clone()]).await?,
-            }
+        let key = &ClusterKey::Member(address.clone());
+        let is_member = || self.lock().expect(key) != Expect::Absent;
+        if !is_member() {
+            return Ok(());
         }
-        Ok(())
+        let left = deadline.saturating_sub(self.env.monotonic());
+        let driver = Driver::waiting(self.store.clone());
+        let absence = driver.read_until(JOIN, |_| async {
+            let mut views = self.views.subscribe();
+            if is_member() {
+                tokio::select! {
+                    biased;
+                    _ = views.changed() => {}
+                    () = self.env.sleep(LOOK) => self.reload(JOIN, [key.clone()]).await?,
+                }
+            }
+            Ok((!is_member()).then_some(()))
+        });
+        tokio::select! {
+            biased;
+            absent = absence => Ok(absent?),
+            () = self.env.sleep(left) => Err(JoinError::AddressTaken(address.clone())),
+        }
     }
 
     /// Releases the shards of an ended incarnation. The text format cannot distinguish it from the
     /// next one.
     async fn release_dead_claims(&self, address: &NodeAddress) -> Result<(), InfraError> {
         self.refresh().await?;
-        let member = self.keys.key(&ClusterKey::Member(address.clone()));
-        // Retry loop: each round covers all shards of the ended incarnation.
-        for _ in 0..=self.options.conflict_retries {
-            let drafts: Vec<_> = {
-                let state = self.lock();
-                let held = state.map().iter().filter_map(|info| {
-                    let current = info.current.filter(|current| current.address == address)?;
-                    let (holder, fence) = (current.to_holder(), info.fence?);
-                    let why = ops::ReleaseReason::Leaving;
-                    let released = ops::release(info, &holder, fence, 0, why).ok()?;
-                    let commit = Commit::builder().expect(member.clone(), Expect::Absent);
-                    let commit = state.writing(commit, info, &released);
-                    Some((ClusterKey::Shard(info.shard), commit))
-                });
-                held.collect()
-            };
-            if drafts.is_empty() {
-                return Ok(());
-            }
-            self.each(drafts, |(key, commit)| async move {
-                match self.commit(JOIN, commit).await? {
-                    Settled::Stored(_) | Settled::SessionGone(_) => Ok(()),
-                    Settled::Conflict(_) | Settled::Overtaken(_) | Settled::Full(_) => {
-                        self.reload(JOIN, [key]).await
-                    }
-                }
-            })
-            .await
-            .into_iter()
-            .collect::<Result<(), InfraError>>()?;
+        let claims: Vec<_> = {
+            let state = self.lock();
+            let is_held = |info: &ShardInfo<'_>| held_at(info, address).is_some();
+            state.map().iter().filter(is_held).map(|info| info.shard).collect()
+        };
+        let released = self.each(claims, |shard| async move {
+            let mut release = DeadClaim { core: self, address, shard };
+            self.driver.transact(&mut release).await
+        });
+        released.await.into_iter().collect()
+    }
+}
+
+/// The claim of a node that is no longer a member.
+struct DeadClaim<'c> {
+    core: &'c Core,
+    address: &'c NodeAddress,
+    shard: ShardId,
+}
+
+/// The node at an address, if it holds a shard, and its fence.
+fn held_at(info: &ShardInfo<'_>, address: &NodeAddress) -> Option<(NodeInstance, FenceEpoch)> {
+    let current = info.current.filter(|current| current.address == address)?;
+    Some((current.to_holder(), info.fence?))
+}
+
+impl Transaction for DeadClaim<'_> {
+    type Basis = ();
+    type Answer = ();
+    type Output = ();
+    type Error = InfraError;
+
+    fn operation(&self) -> Operation {
+        JOIN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh {
+            self.core.reload(JOIN, [ClusterKey::Shard(self.shard)]).await?;
         }
-        Err(fault::contention(JOIN))
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<(), InfraError> {
+        let state = self.core.lock();
+        let release = || {
+            let info = state.map().info(self.shard).ok()?;
+            let (holder, fence) = held_at(&info, self.address)?;
+            let why = ops::ReleaseReason::Leaving;
+            let released = ops::release(info, &holder, fence, 0, why).ok()?;
+            let member = self.core.keys.key(&ClusterKey::Member(self.address.clone()));
+            let commit = Commit::builder().expect(member, Expect::Absent);
+            Some(state.writing(commit, info, &released))
+        };
+        Ok(release().map_or(Decision::Answer(()), |commit| Decision::Commit(commit, ())))
+    }
+
+    fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
+        self.core.note_stored(stored);
     }
 }
 

@@ -162,12 +162,15 @@ pub async fn wait_for_cluster(
     env: &dyn Env,
     options: &ClusterOptions,
 ) -> Result<FoundCluster, FindError> {
-    loop {
-        if let Some(found) = find_cluster(store, options).await? {
-            return Ok(found);
+    let keys = &options.cluster_keys()?;
+    let driver = Driver::waiting(store.clone());
+    let found = driver.read_until(FIND, |reads| async move {
+        if reads > 0 {
+            env.sleep(LOOK_INTERVAL).await;
         }
-        env.sleep(LOOK_INTERVAL).await;
-    }
+        Ok(find(store, keys).await?.1)
+    });
+    Ok(found.await?)
 }
 
 /// How often a process looks for a cluster that does not exist yet.

@@ -178,6 +178,11 @@ impl Driver {
         Self { store, env, retries, failed_reads_max: 0 }
     }
 
+    /// A driver that repeats a read for as long as it is waited for. The read has its own pauses.
+    pub const fn waiting(store: AnyStore) -> Self {
+        Self::new(store, None, u32::MAX)
+    }
+
     /// Makes the driver retry while the store cannot be read.
     pub fn retrying_reads(self) -> Self {
         Self { failed_reads_max: self.retries, ..self }

@@ -134,6 +134,7 @@ impl StoredCoordinator {
         lease_ms: u64,
     ) -> Result<RestoredShardState, ClaimError> {
         let mut walk = CandidateWalk::new(self.core.config.skew_allowance_ms);
+        // Retries nothing: a refused shard is no candidate of the next round.
         loop {
             let now = self.core.now().await?;
             let candidates = Reserved::new(view, worker, now, CANDIDATES_AT_A_TIME);
