@@ -75,7 +75,7 @@ pub enum EngineConfigError {
 
 /// Error of opening a coordinator on a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum CoordinatorOpenError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] EngineConfigError),

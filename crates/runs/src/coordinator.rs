@@ -10,7 +10,7 @@ use shardwright_engine::transact::Driver;
 use shardwright_store::{AnyStore, Store};
 
 use crate::collection;
-use crate::config::{EngineConfig, OpenError};
+use crate::config::{CoordinatorOpenError, EngineConfig};
 use crate::keys::RunKeys;
 use crate::ownership::OwnerSession;
 use crate::publish::{EventStream, Publisher};
@@ -48,7 +48,7 @@ impl StoredCoordinator {
         env: impl Env,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, CoordinatorOpenError> {
         Self::open_erased(AnyStore::new(store), Arc::new(env), keys, config).await
     }
 
@@ -57,7 +57,7 @@ impl StoredCoordinator {
         env: Arc<dyn Env>,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, CoordinatorOpenError> {
         config.check()?;
         let floor = setup::set_up(&store, &keys).await?;
         let mark = setup::load::<ClockMarkRecord>(&store, &keys.clock()).await;

@@ -44,7 +44,7 @@ mod watermark;
 mod world;
 
 pub use collection::{Retention, RunAddress};
-pub use config::{EngineConfig, EngineConfigError, LeaseBinding, OpenError};
+pub use config::{CoordinatorOpenError, EngineConfig, EngineConfigError, LeaseBinding};
 pub use coordinator::StoredCoordinator;
 pub use publish::{Delivery, EventStream};
 pub use shardwright_engine::setup::StoreOpenError;

@@ -18,7 +18,7 @@ use shardwright_store::etcd::{EtcdOptions, EtcdStore};
 use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 
 pub use self::blocking::{Blocking, BlockingError};
-use crate::config::{EngineConfig, OpenError};
+use crate::config::{CoordinatorOpenError, EngineConfig};
 use crate::coordinator::StoredCoordinator;
 
 /// The run protocol in a folder of this machine, for any number of processes.
@@ -35,7 +35,7 @@ pub enum FileCoordinatorError {
     Store(#[from] FileOpenError),
     /// The configuration is invalid, or the content of the store cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] OpenError),
+    Coordinator(#[from] CoordinatorOpenError),
 }
 
 impl FileCoordinator {
@@ -67,7 +67,7 @@ pub enum EtcdError {
     Store(#[from] StoreError),
     /// The configuration is invalid, or the content of the store cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] OpenError),
+    Coordinator(#[from] CoordinatorOpenError),
 }
 
 #[cfg(feature = "etcd")]

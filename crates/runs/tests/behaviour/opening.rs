@@ -9,7 +9,8 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::{FormatRecord, Record};
 use shardwright_runs::{
-    EngineConfig, EngineConfigError, LeaseBinding, OpenError, StoreOpenError, StoredCoordinator,
+    CoordinatorOpenError, EngineConfig, EngineConfigError, LeaseBinding, StoreOpenError,
+    StoredCoordinator,
 };
 use shardwright_store::{Commit, Expect, Store};
 
@@ -67,7 +68,9 @@ fn opening_ends_if_all_outcomes_stay_unknown() {
     let (env, keys) = (site.world.clone(), site.keys.keyspace().clone());
     let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
     let error = opened.err();
-    let Some(OpenError::Store(StoreOpenError::Store(error))) = error else { panic!("{error:?}") };
+    let Some(CoordinatorOpenError::Store(StoreOpenError::Store(error))) = error else {
+        panic!("{error:?}")
+    };
     assert!(matches!(error, InfraError::Unknown { .. }), "{error:?}");
     assert!(store.commits() < 10, "{}", store.commits());
 }
