@@ -5,7 +5,7 @@
 
 use shardwright_contracts::{InfraError, LogicalTime, ShardId};
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
+use shardwright_engine::transact::{self, Decided, Decision, Driver, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
 use shardwright_placement::ops::{reassign, unpin};
@@ -158,10 +158,9 @@ where
         let update = match (self.rule)(&basis.map, &basis.members, self.core.now()) {
             Ok(update) => update,
             // The refusal may be caused by an earlier attempt that was stored.
-            Err(refused) => match self.overtaken.clone() {
-                Some(unknown) => return Err(unknown),
-                None => return Ok(Decision::Refuse(AdminError::Refused(refused))),
-            },
+            Err(refused) => {
+                return transact::refuse(AdminError::Refused(refused), self.overtaken.as_ref());
+            }
         };
         let is_quarantined = |shard| basis.is_quarantined(shard);
         if basis.is_unreadable() || update.changes.iter().any(|change| is_quarantined(change.shard))

@@ -147,6 +147,15 @@ pub trait Transaction: Send {
 /// A decision, or the failure that prevented one.
 pub type Decided<A, E> = Result<Decision<A, E>, InfraError>;
 
+/// Refuses an operation, unless an attempt is unresolved: it may have been applied, and the refusal
+/// may be its effect.
+pub fn refuse<A, E>(refusal: E, unresolved: Option<&InfraError>) -> Decided<A, E> {
+    match unresolved {
+        Some(error) => Err(error.clone()),
+        None => Ok(Decision::Refuse(refusal)),
+    }
+}
+
 /// Drives transactions on a store.
 #[derive(Clone)]
 pub struct Driver {

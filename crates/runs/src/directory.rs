@@ -6,11 +6,12 @@ use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::operation::{FindRun, LabelOf, NameRun};
 use shardwright_coordination::{InfraError, NameRunError, RunLabel};
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_engine::{fault, listing};
 use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Versioned};
 
+use crate::attempts::Attempts;
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::StoreKey;
 use crate::records::{RunLabelRecord, RunNameRecord};
@@ -50,7 +51,8 @@ impl StoredCoordinator {
         ];
         let value = RunLabelRecord { label: label.clone() }.encode();
         let core = &self.core;
-        let mut naming = Naming { core, keys, run, value, instead_of, overtaken: None };
+        let mut naming =
+            Naming { core, keys, run, value, instead_of, attempts: Attempts::default() };
         core.driver.transact(&mut naming).await
     }
 
@@ -88,8 +90,8 @@ struct Naming<'c> {
     run: RunId,
     value: Bytes,
     instead_of: Option<RunId>,
-    /// Revision of the name that an overtaken attempt was based on, and the error to report.
-    overtaken: Option<(Option<Revision>, InfraError)>,
+    /// Attempts that were overtaken, based on a revision of the name.
+    attempts: Attempts<Option<Revision>>,
 }
 
 /// The run of a name, and whether the new run id is used.
@@ -122,10 +124,9 @@ impl Transaction for Naming<'_> {
             Some((named, _)) if named.run == run => return Ok(Decision::Answer((run, at))),
             Some((named, _)) if Some(named.run) != self.instead_of => {
                 // A read that is older than the change that overtook an attempt proves nothing.
-                let is_stale = self.overtaken.as_ref().is_some_and(|(known, _)| *known >= at);
-                return Ok(match is_stale {
-                    true => Decision::Reload,
-                    false => Decision::Answer((named.run, at)),
+                return Ok(match self.attempts.unresolved_since(&at) {
+                    Some(_) => Decision::Reload,
+                    None => Decision::Answer((named.run, at)),
                 });
             }
             Some((_, found)) => Expect::At(found.revision),
@@ -133,10 +134,8 @@ impl Transaction for Naming<'_> {
         };
         if basis.is_used {
             // An attempt of this call may have used it.
-            return match self.overtaken.clone() {
-                Some((_, unknown)) => Err(unknown),
-                None => Ok(Decision::Refuse(NameRunError::RunIdUsed { run })),
-            };
+            let refusal = NameRunError::RunIdUsed { run };
+            return transact::refuse(refusal, self.attempts.unresolved());
         }
         let [name, run_key, label] = self.keys.clone();
         let commit = Commit::builder()
@@ -150,9 +149,7 @@ impl Transaction for Naming<'_> {
 
     fn not_stored(&mut self, (_, at): Self::Answer, settled: &Settled) {
         if let Settled::Overtaken(error) = settled {
-            // A later attempt may be based on an older read.
-            let known = self.overtaken.as_ref().and_then(|(known, _)| *known);
-            self.overtaken = Some((at.max(known), error.clone()));
+            self.attempts.note(at, None, error);
         }
     }
 

@@ -22,6 +22,7 @@
 pub mod keys;
 pub mod records;
 
+mod attempts;
 mod backend;
 mod claiming;
 mod collection;

@@ -14,11 +14,11 @@ use shardwright_engine::transact::{
 };
 use shardwright_store::{Commit, CommitBuilder, Revision, SessionId, Store, Write};
 
+use crate::attempts::{Attempts, newly_logged};
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
 use crate::quota::{NotReserved, Reservation};
-use crate::runs::{Attempt, newly_logged, take_logged};
-use crate::shard::{Basis, Loaded, ShardAddress, ShardFault};
+use crate::shard::{Loaded, ShardAddress, ShardFault};
 
 /// Repeated reads of a record that is older than the caller's lease.
 const STALE_READS: u32 = 3;
@@ -74,11 +74,9 @@ struct ShardTransaction<'c, T, R, F> {
     now: LogicalTime,
     is_fresh: bool,
     /// Attempts that were overtaken.
-    attempts: Vec<Attempt>,
+    attempts: Attempts<Arc<Loaded>>,
     /// Those of them that grant a lease.
     grants: Vec<Grant>,
-    /// Their bases.
-    overtaken: Vec<(Basis, Revision)>,
     answer: PhantomData<fn() -> T>,
 }
 
@@ -145,9 +143,8 @@ impl Core {
             refuse_limit,
             now: LogicalTime::ZERO,
             is_fresh: false,
-            attempts: Vec::new(),
+            attempts: Attempts::default(),
             grants: Vec::new(),
-            overtaken: Vec::new(),
             answer: PhantomData,
         };
         self.driver.transact(&mut transaction).await
@@ -232,30 +229,13 @@ enum Prepared<R> {
     Refused(R),
 }
 
-impl<T, R, F> ShardTransaction<'_, T, R, F>
-where
-    R: From<ShardNotFound>,
-{
-    /// Refuses a missing shard, unless an overtaken attempt may have been applied before.
-    fn not_found(&self) -> Decided<Drafted<T>, R> {
-        match self.attempts.last() {
-            Some(attempt) => Err(attempt.error.clone()),
-            None => Ok(Decision::Refuse(ShardNotFound { key: self.address.key }.into())),
-        }
-    }
-
-    /// Refuses the operation, unless the state is from before an overtaken attempt, which may have
-    /// been applied since.
-    fn refuse(&self, current: &Loaded, refusal: R) -> Decided<Drafted<T>, R> {
+impl<T, R, F> ShardTransaction<'_, T, R, F> {
+    /// Refuses the operation at a state of the shard.
+    fn refuse(&self, current: &Arc<Loaded>, refusal: R) -> Decided<Drafted<T>, R> {
         if self.is_fresh {
             self.core.cache.forget(self.address);
         }
-        let is_earlier =
-            |(basis, as_of): &(Basis, Revision)| *basis == current.basis || current.as_of < *as_of;
-        match self.attempts.last() {
-            Some(attempt) if self.overtaken.iter().any(is_earlier) => Err(attempt.error.clone()),
-            _ => Ok(Decision::Refuse(refusal)),
-        }
+        self.attempts.refuse_at(current, refusal)
     }
 
     /// The `Unknown` error to report if a lost attempt may have granted a lease that is over. No
@@ -304,7 +284,9 @@ where
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<Drafted<T>, R> {
         let (core, address) = (self.core, self.address);
-        let Some(current) = basis else { return self.not_found() };
+        let Some(current) = basis else {
+            return self.attempts.refuse_missing(ShardNotFound { key: address.key }.into());
+        };
         if let Some(unknown) = self.overtaken_grant(current) {
             return Err(unknown);
         }
@@ -349,9 +331,9 @@ where
         if let Some((fence, owner)) = draft.granted(before) {
             self.grants.push(Grant { fence, owner, error: error.clone() });
         }
-        self.overtaken.push((before.basis, before.as_of));
         let logged = newly_logged(&before.record.head.op_log, &draft.record.head.op_log);
-        self.attempts.push(Attempt { logged, events: draft.events, error: error.clone() });
+        let logged = logged.map(|entry| (entry, draft.events));
+        self.attempts.note(drafted.shard, logged, error);
     }
 
     fn finish(
@@ -367,8 +349,7 @@ where
                 core.stored(address, &before, draft, (revision, session), &writes)
             }
             _ => {
-                let log = &before.record.head.op_log;
-                if let Some(events) = take_logged(&mut self.attempts, log) {
+                if let Some(events) = self.attempts.take_events(&before.record.head.op_log) {
                     core.publisher.publish(events);
                 }
                 core.cache.keep(address, Arc::clone(&before));

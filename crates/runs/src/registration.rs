@@ -35,6 +35,7 @@ use shardwright_store::{
 };
 
 use self::transaction::{Ended, Registration};
+use crate::attempts::Attempts;
 use crate::collection::{DeleteRange, RunAddress};
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
@@ -142,8 +143,7 @@ impl StoredCoordinator {
             adopt,
             made: Vec::new(),
             has_made: false,
-            attempts: Vec::new(),
-            overtaken_at: None,
+            attempts: Attempts::default(),
             refusal: PhantomData,
         };
         match self.core.driver.transact(&mut registration).await {

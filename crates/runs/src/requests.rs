@@ -14,7 +14,7 @@ use shardwright_coordination::{
     Context, DeclineError, EventCollector, InfraError, ShardHead, SplitRequestError,
 };
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId, Write};
 
@@ -135,8 +135,7 @@ struct SlotTransaction<'c, C> {
 impl<C: SlotChange> SlotTransaction<'_, C> {
     /// Refuses the change, unless an overtaken attempt may have been stored.
     fn refuse(&self, refusal: C::Error) -> Decided<EventCollector, C::Error> {
-        let refused = || Ok(Decision::Refuse(refusal));
-        self.overtaken.as_ref().map_or_else(refused, |unknown| Err(unknown.clone()))
+        transact::refuse(refusal, self.overtaken.as_ref())
     }
 }
 

@@ -7,15 +7,16 @@ use shardwright_coordination::operation::{
 };
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
-    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError, OpLog,
+    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError,
     OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord, RunStatus,
     RunTransition, RunTransitionError, ShardRecord, ShardSummary,
 };
 use shardwright_engine::codec::Record;
-use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
+use crate::attempts::{Attempts, newly_logged};
 use crate::collection::RunAddress;
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::reading::StoredRun;
@@ -127,9 +128,9 @@ impl StoredCoordinator {
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         let call = RunCall { now: LogicalTime::ZERO, tenant };
-        let (attempts, overtaken_at, ended_at) = (Vec::new(), None, None);
+        let attempts = Attempts::default();
         let mut transition =
-            Transition { backend: self, call, run, change, op, attempts, overtaken_at, ended_at };
+            Transition { backend: self, call, run, change, op, attempts, ended_at: None };
         let outcome = self.core.driver.transact(&mut transition).await;
         // Also after a replay or a refusal, because the process that ended the run may have died
         // before.
@@ -221,12 +222,11 @@ impl Transaction for Creation<'_> {
         let Some(call) = &self.call else { return Ok(Decision::Reload) };
         let mut events = self.core.publisher.collector();
         let made = ops::create_run(call, run, self.config, existing.as_ref(), &mut events);
-        let record = match (made, &self.overtaken) {
-            (Ok(record), _) => record,
+        let record = match made {
+            Ok(record) => record,
             // The existing run may be the one that an attempt of this call created and others
             // changed.
-            (Err(_), Some(unknown)) => return Err(unknown.clone()),
-            (Err(refusal), None) => return Ok(Decision::Refuse(refusal)),
+            Err(refusal) => return transact::refuse(refusal, self.overtaken.as_ref()),
         };
         let commit = Commit::builder()
             .expect(keys.run(tenant, run), Expect::Absent)
@@ -254,18 +254,9 @@ struct Transition<'c> {
     change: RunTransition,
     op: OpId,
     /// Attempts that were overtaken.
-    attempts: Vec<Attempt>,
-    /// Newest revision of the run that one of them was based on.
-    overtaken_at: Option<Revision>,
+    attempts: Attempts<Option<Revision>>,
     /// Revision of the run that has ended, if it has.
     ended_at: Option<Revision>,
-}
-
-/// An overtaken attempt: its entry in the op log, its events and its error.
-pub(crate) struct Attempt {
-    pub(crate) logged: Option<OpLogEntry>,
-    pub(crate) events: EventCollector,
-    pub(crate) error: InfraError,
 }
 
 /// A run, and the progress that its change needs.
@@ -306,11 +297,7 @@ impl Transaction for Transition<'_> {
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<Changed, RunTransitionError> {
         let Some(RunBasis { found, progress }) = basis else {
-            // An attempt may have been applied before the run was deleted.
-            return match self.attempts.last() {
-                Some(attempt) => Err(attempt.error.clone()),
-                None => Ok(Decision::Refuse(RunNotFound { run: self.run }.into())),
-            };
+            return self.attempts.refuse_missing(RunNotFound { run: self.run }.into());
         };
         let core = &self.backend.core;
         let mut record = found.record.clone();
@@ -333,28 +320,24 @@ impl Transaction for Transition<'_> {
                 Ok(Decision::Commit(commit, Changed { at, has_ended, logged, events, outcome }))
             }
             Ok(outcome @ IdempotentOutcome::Replayed(())) => {
-                let events = take_logged(&mut self.attempts, &record.op_log).unwrap_or(events);
+                let events = self.attempts.take_events(&record.op_log).unwrap_or(events);
                 let (at, has_ended) = (found.at, record.status.is_terminal());
                 let logged = None;
                 Ok(Decision::Answer(Changed { at, has_ended, logged, events, outcome }))
             }
-            // A state from before an overtaken attempt refuses nothing: the attempt may have been
-            // applied since.
-            Err(refusal) => match self.attempts.last() {
-                Some(attempt) if self.overtaken_at >= Some(found.at) => Err(attempt.error.clone()),
-                _ => {
-                    self.ended_at = record.status.is_terminal().then_some(found.at);
-                    Ok(Decision::Refuse(refusal))
-                }
-            },
+            Err(refusal) => {
+                let refused = self.attempts.refuse_at(&Some(found.at), refusal);
+                let has_ended = refused.is_ok() && record.status.is_terminal();
+                self.ended_at = has_ended.then_some(found.at);
+                refused
+            }
         }
     }
 
     fn not_stored(&mut self, changed: Changed, settled: &Settled) {
         let Changed { at, logged, events, .. } = changed;
         if let Settled::Overtaken(error) = settled {
-            self.overtaken_at = self.overtaken_at.max(Some(at));
-            self.attempts.push(Attempt { logged, events, error: error.clone() });
+            self.attempts.note(Some(at), logged.map(|entry| (entry, events)), error);
         }
     }
 
@@ -371,28 +354,6 @@ impl Transaction for Transition<'_> {
         self.ended_at = has_ended.then_some(stored_at);
         outcome
     }
-}
-
-/// The entry that an operation has added to an op log.
-pub(crate) fn newly_logged<const CAPACITY: usize>(
-    before: &OpLog<CAPACITY>,
-    after: &OpLog<CAPACITY>,
-) -> Option<OpLogEntry> {
-    let is_known = |made: &OpLogEntry| before.entries().any(|entry| entry == made);
-    after.entries().find(|entry| !is_known(entry)).copied()
-}
-
-/// Takes the events of the attempt that the op log contains. An entry of another call with the same
-/// id differs in its time.
-pub(crate) fn take_logged<const CAPACITY: usize>(
-    attempts: &mut Vec<Attempt>,
-    log: &OpLog<CAPACITY>,
-) -> Option<EventCollector> {
-    let is_there = |attempt: &Attempt| {
-        attempt.logged.is_some_and(|logged| log.entries().any(|entry| *entry == logged))
-    };
-    let at = attempts.iter().position(is_there)?;
-    Some(attempts.swap_remove(at).events)
 }
 
 const fn operation_of(change: RunTransition) -> Operation {

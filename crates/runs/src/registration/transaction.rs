@@ -13,10 +13,10 @@ use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Trans
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::{Adopt, NewRun, Plan, base};
+use crate::attempts::{Attempts, newly_logged};
 use crate::coordinator::StoredCoordinator;
 use crate::quota::{NotReserved, Reservation};
 use crate::reading::StoredRun;
-use crate::runs::{Attempt, newly_logged, take_logged};
 
 /// Next step of a registration.
 enum Next {
@@ -55,9 +55,7 @@ pub(super) struct Registration<'c, R, A> {
     /// Whether this call has created the run.
     pub(super) has_made: bool,
     /// Attempts to start the run that were overtaken.
-    pub(super) attempts: Vec<Attempt>,
-    /// Newest revision of the run that one of them was based on.
-    pub(super) overtaken_at: Option<Revision>,
+    pub(super) attempts: Attempts<Option<Revision>>,
     pub(super) refusal: PhantomData<fn() -> R>,
 }
 
@@ -102,7 +100,7 @@ where
         let pending = match ops::register_shards(&self.call, &base.record, self.shards, self.op) {
             Ok(RegisterStep::Ready(pending)) => pending,
             Ok(RegisterStep::Replayed) => {
-                let events = take_logged(&mut self.attempts, &base.record.op_log);
+                let events = self.attempts.take_events(&base.record.op_log);
                 let events = events.unwrap_or_else(|| core.publisher.collector());
                 let (outcome, logged) = (IdempotentOutcome::Replayed(()), None);
                 return Ok(Decision::Answer(Registered { basis: None, logged, events, outcome }));
@@ -126,8 +124,7 @@ where
     fn not_stored(&mut self, registered: Registered, settled: &Settled) {
         let Registered { basis, logged, events, .. } = registered;
         if let Settled::Overtaken(error) = settled {
-            self.overtaken_at = self.overtaken_at.max(basis);
-            self.attempts.push(Attempt { logged, events, error: error.clone() });
+            self.attempts.note(basis, logged.map(|entry| (entry, events)), error);
         }
     }
 
@@ -179,13 +176,9 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
 
     /// Refuses a missing run, unless an overtaken attempt may have been applied before.
     fn not_found(&self) -> Decided<Registered, Ended<R>> {
-        match self.attempts.last().map(|attempt| &attempt.error).or(self.made_error()) {
-            Some(error) => Err(error.clone()),
-            None => {
-                let refusal = RegisterShardsError::from(RunNotFound { run: self.run });
-                Ok(Decision::Refuse(Ended::Refused(refusal.into())))
-            }
-        }
+        let refusal = RegisterShardsError::from(RunNotFound { run: self.run });
+        let unresolved = self.attempts.unresolved().or(self.made_error());
+        transact::refuse(Ended::Refused(refusal.into()), unresolved)
     }
 
     /// Refuses the operation, unless the state is from before an overtaken attempt, which may have
@@ -195,12 +188,9 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         basis: Option<Revision>,
         refusal: RegisterShardsError,
     ) -> Decided<Registered, Ended<R>> {
-        let started = self.attempts.last().filter(|_| self.overtaken_at >= basis);
         let made = self.made_error().filter(|_| basis.is_none());
-        match started.map(|attempt| &attempt.error).or(made) {
-            Some(error) => Err(error.clone()),
-            None => Ok(Decision::Refuse(Ended::Refused(refusal.into()))),
-        }
+        let unresolved = self.attempts.unresolved_since(&basis).or(made);
+        transact::refuse(Ended::Refused(refusal.into()), unresolved)
     }
 
     /// Performs all but the last commit of a registration. If one commit is enough, it does
