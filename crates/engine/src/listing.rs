@@ -1,4 +1,6 @@
-//! Reading keys, and ranges of keys at one revision.
+//! Reading keys, and ranges of keys at one revision. Stale reads are repeated.
+
+use std::sync::{Mutex, PoisonError};
 
 use shardwright_contracts::InfraError;
 use shardwright_store::{
@@ -45,6 +47,17 @@ pub async fn list(
     list_since(driver, range, Revision::ZERO, operation).await
 }
 
+/// Loads the entries under `N` keys at `since` or later, and the revision of the read.
+pub async fn load_since<const N: usize>(
+    driver: &Driver,
+    keys: &[Key],
+    since: Revision,
+    operation: Operation,
+) -> Result<([Option<Versioned>; N], Revision), InfraError> {
+    let load = || async { load_all(driver.store(), keys, operation).await.map(Some) };
+    read_since(driver, since, operation, load).await
+}
+
 /// Lists a range, all at one revision, which is `since` or later.
 pub async fn list_since(
     driver: &Driver,
@@ -52,41 +65,84 @@ pub async fn list_since(
     since: Revision,
     operation: Operation,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-    let read = |_| async {
-        let mut entries = Vec::new();
-        let visit = |_: bool, page: ScanPage| {
-            entries.extend(page.entries);
-            Ok(true)
-        };
-        let visited = visit_pages(driver.store(), range, PAGE, operation, visit).await?;
-        let visited = visited.filter(|revision| *revision >= since);
-        Ok(visited.map(|revision| (revision, entries)))
+    let mut entries = Vec::new();
+    let visit = |is_first: bool, page: ScanPage| {
+        if is_first {
+            entries.clear();
+        }
+        entries.extend(page.entries);
+        Ok(())
     };
-    driver.read_until(operation, read).await
+    let revision = visit_since(driver, range, PAGE, since, operation, visit).await?;
+    Ok((revision, entries))
 }
 
-/// Visits a range page by page, all pages at one revision, and returns that revision. Returns none
-/// if the store has dropped the revision before the last page. The visitor learns whether a page is
-/// the first, and returns whether it wants more.
-pub async fn visit_pages(
-    store: &AnyStore,
+/// Visits a range page by page, all pages at one revision, which is `since` or later. Returns that
+/// revision. The visitor learns whether a page is the first. Another first page means that the
+/// store has dropped the revision, and that earlier pages do not count.
+pub async fn visit_since(
+    driver: &Driver,
     range: &StoreRange,
     entries_per_page: usize,
+    since: Revision,
     operation: Operation,
-    mut visit: impl FnMut(bool, ScanPage) -> Result<bool, InfraError> + Send,
-) -> Result<Option<Revision>, InfraError> {
-    let mut page = ScanFrom::first(entries_per_page);
-    loop {
-        let found = match store.scan(range, page.clone()).await {
-            Ok(found) => found,
-            Err(ScanError::Moved) => return Ok(None),
-            Err(error) => return Err(fault::scan(operation, &error)),
-        };
-        let (revision, next) = (found.revision, found.next.clone());
-        let goes_on = visit(page.after.is_none(), found)?;
-        match next.filter(|_| goes_on) {
-            Some(next) => page.after = Some(next),
-            None => return Ok(Some(revision)),
+    mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
+) -> Result<Revision, InfraError> {
+    let visit = Mutex::new(&mut visit);
+    let read = || async {
+        let mut from = ScanFrom::first(entries_per_page);
+        loop {
+            let is_first = from.after.is_none();
+            let page = match driver.store().scan(range, from.clone()).await {
+                Err(ScanError::Moved) => return Ok(None),
+                page => page.map_err(|error| fault::scan(operation, &error))?,
+            };
+            let (revision, next) = (page.revision, page.next.clone());
+            if revision < since {
+                return Ok(None);
+            }
+            visit.lock().unwrap_or_else(PoisonError::into_inner)(is_first, page)?;
+            match next {
+                Some(next) => from.after = Some(next),
+                None => return Ok(Some(((), revision))),
+            }
         }
-    }
+    };
+    let ((), revision) = read_since(driver, since, operation, read).await?;
+    Ok(revision)
+}
+
+/// Reads the first page of a range at `since` or later.
+pub async fn page_since(
+    driver: &Driver,
+    range: &StoreRange,
+    entries_per_page: usize,
+    since: Revision,
+    operation: Operation,
+) -> Result<ScanPage, InfraError> {
+    let read = || async {
+        let page = driver.store().scan(range, ScanFrom::first(entries_per_page)).await;
+        let page = page.map_err(|error| fault::scan(operation, &error))?;
+        let revision = page.revision;
+        Ok(Some((page, revision)))
+    };
+    let (page, _) = read_since(driver, since, operation, read).await?;
+    Ok(page)
+}
+
+/// Repeats a read until its revision is `since` or later.
+async fn read_since<T, F>(
+    driver: &Driver,
+    since: Revision,
+    operation: Operation,
+    mut read: impl FnMut() -> F + Send,
+) -> Result<(T, Revision), InfraError>
+where
+    F: Future<Output = Result<Option<(T, Revision)>, InfraError>> + Send,
+{
+    let recent = |_| {
+        let read = read();
+        async move { Ok(read.await?.filter(|(_, revision)| *revision >= since)) }
+    };
+    driver.read_until(operation, recent).await
 }

@@ -10,17 +10,17 @@ use std::time::Duration;
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
 use shardwright_coordination::{InfraError, RunStatus};
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
 use shardwright_engine::{Operation, operation};
+use shardwright_engine::{fault, listing};
 use shardwright_store::{
     Commit, CommitBuilder, Conflict, Continuation, Expect, Key, Revision, ScanError, ScanFrom,
     ScanPage, Store, StoreRange,
 };
 
 use crate::coordinator::{Core, StoredCoordinator};
+use crate::reading::RECORDS_PER_PAGE;
 use crate::records::RunHeadRecord;
-use crate::view::RECORDS_PER_PAGE;
 
 const OPERATION: Operation = operation!("collect");
 /// Most keys deleted per commit.
@@ -285,7 +285,8 @@ impl Core {
         operation: Operation,
     ) -> Result<bool, InfraError> {
         let most = DELETES.min(self.store.limits().writes).max(1);
-        let mut page = self.page_since(keys, *since, operation).await?;
+        let first = listing::page_since(&self.driver, keys, RECORDS_PER_PAGE, *since, operation);
+        let mut page = first.await?;
         loop {
             let left: Vec<Key> =
                 page.entries.into_iter().map(|(key, _)| key).filter(|key| is_left(key)).collect();
@@ -315,24 +316,11 @@ impl Core {
         let rest = after(&next.after, keys);
         let page = ScanFrom { after: Some(next), ..ScanFrom::first(RECORDS_PER_PAGE) };
         match self.store.scan(keys, page).await {
-            Err(ScanError::Moved) => self.page_since(&rest, since, operation).await,
+            Err(ScanError::Moved) => {
+                listing::page_since(&self.driver, &rest, RECORDS_PER_PAGE, since, operation).await
+            }
             page => page.map_err(|error| fault::scan(operation, &error)),
         }
-    }
-
-    /// The first page of a range, at a revision or later.
-    async fn page_since(
-        &self,
-        range: &StoreRange,
-        at: Revision,
-        operation: Operation,
-    ) -> Result<ScanPage, InfraError> {
-        let read = |_| async {
-            let page = self.store.scan(range, ScanFrom::first(RECORDS_PER_PAGE)).await;
-            let page = page.map_err(|error| fault::scan(operation, &error))?;
-            Ok((page.revision >= at).then_some(page))
-        };
-        self.driver.read_until(operation, read).await
     }
 }
 

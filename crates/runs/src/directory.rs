@@ -14,6 +14,7 @@ use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Versioned};
 use crate::attempts::Attempts;
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::StoreKey;
+use crate::reading::RECORDS_PER_PAGE;
 use crate::records::{RunLabelRecord, RunNameRecord};
 
 const NAME: Operation = operation!("name_run");
@@ -28,8 +29,8 @@ impl StoredCoordinator {
         request: FindRun,
     ) -> Result<Option<RunId>, InfraError> {
         let name = request.name;
-        let found =
-            self.core.look_up::<RunNameRecord>(&self.core.keys.name(tenant, name), FIND).await?;
+        let (key, since) = (self.core.keys.name(tenant, name), Revision::ZERO);
+        let found = self.core.look_up::<RunNameRecord>(&key, since, FIND).await?;
         Ok(found.map(|(named, _)| named.run))
     }
 
@@ -62,8 +63,8 @@ impl StoredCoordinator {
         request: LabelOf,
     ) -> Result<Option<RunLabel>, InfraError> {
         let run = request.run;
-        let found =
-            self.core.look_up::<RunLabelRecord>(&self.core.keys.label(tenant, run), LABEL).await?;
+        let (key, since) = (self.core.keys.label(tenant, run), Revision::ZERO);
+        let found = self.core.look_up::<RunLabelRecord>(&key, since, LABEL).await?;
         Ok(found.map(|(label, _)| label.label))
     }
 
@@ -164,27 +165,16 @@ impl Transaction for Naming<'_> {
 }
 
 impl Core {
+    /// Loads a record at a revision or later.
     async fn look_up<T: Record>(
         &self,
         key: &Key,
+        since: Revision,
         operation: Operation,
     ) -> Result<Option<(T, Versioned)>, InfraError> {
-        let (found, _) = self.load_one(key, operation).await?;
+        let keys = std::slice::from_ref(key);
+        let ([found], _) = listing::load_since(&self.driver, keys, since, operation).await?;
         decode(found, operation)
-    }
-
-    /// Loads a record at a revision or later.
-    async fn look_up_since<T: Record>(
-        &self,
-        key: &Key,
-        at: Revision,
-        operation: Operation,
-    ) -> Result<Option<(T, Versioned)>, InfraError> {
-        let read = |_| async {
-            let (found, as_of) = self.load_one(key, operation).await?;
-            Ok((as_of >= at).then_some(found))
-        };
-        decode(self.driver.read_until(operation, read).await?, operation)
     }
 
     /// The name that still points to a run, to delete with the run, read at a revision or later.
@@ -196,7 +186,7 @@ impl Core {
         operation: Operation,
     ) -> Result<Option<(Key, Expect)>, InfraError> {
         let label = self.keys.label(tenant, run);
-        let name = match self.look_up_since::<RunLabelRecord>(&label, at, operation).await {
+        let name = match self.look_up::<RunLabelRecord>(&label, at, operation).await {
             Ok(Some((RunLabelRecord { label }, _))) => self.keys.name(tenant, label.name),
             Ok(None) => return Ok(None),
             Err(InfraError::Corrupt { .. }) => {
@@ -204,7 +194,7 @@ impl Core {
             }
             Err(error) => return Err(error),
         };
-        let named = match self.look_up_since::<RunNameRecord>(&name, at, operation).await {
+        let named = match self.look_up::<RunNameRecord>(&name, at, operation).await {
             // A name that cannot be read is left for an operator.
             Err(InfraError::Corrupt { .. }) => return Ok(None),
             named => named?,
@@ -233,7 +223,8 @@ impl Core {
             name = name.take().or(here.map(|(key, found)| (key, Expect::At(found.revision))));
             Ok(())
         };
-        self.visit_since(&self.keys.names(tenant), at, operation, look).await?;
+        let names = self.keys.names(tenant);
+        listing::visit_since(&self.driver, &names, RECORDS_PER_PAGE, at, operation, look).await?;
         Ok(name)
     }
 }

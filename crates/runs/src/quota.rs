@@ -167,11 +167,7 @@ impl Core {
         operation: Operation,
     ) -> Result<bool, InfraError> {
         let keys = self.counter_keys(tenant, run);
-        let read = |_| async {
-            let (found, revision) = listing::load_all(&self.store, &keys, operation).await?;
-            Ok((revision >= at).then_some(found))
-        };
-        let found = self.driver.read_until(operation, read).await?;
+        let (found, _) = listing::load_since(&self.driver, &keys, at, operation).await?;
         Ok(found.map(expect_of) == counters.expectations())
     }
 
@@ -185,11 +181,7 @@ impl Core {
         operation: Operation,
     ) -> Result<Usage, InfraError> {
         let range = self.keys.counts();
-        let read = |_| async {
-            let (revision, entries) = self.list(&range, operation).await?;
-            Ok((revision >= at).then_some((revision, entries)))
-        };
-        let (listed_at, entries) = self.driver.read_until(operation, read).await?;
+        let (listed_at, entries) = listing::list_since(&self.driver, &range, at, operation).await?;
         let mut usage = Usage::new(listed_at, own as usize);
         for (key, found) in entries {
             let (Some(StoreKey::Count(tenant, run)), Ok(count)) =

@@ -24,6 +24,9 @@ use crate::keys::{ShardPart, ViewKey};
 use crate::records::{ManifestRecord, RunHeadRecord, join_run};
 use crate::shard::{Bound, ShardAddress, decode_shard, liveness};
 
+/// Shard records per page. A record has up to 41 kB.
+pub(crate) const RECORDS_PER_PAGE: usize = 200;
+
 /// A run as it is stored.
 pub(crate) struct StoredRun {
     pub(crate) record: RunRecord,
@@ -61,7 +64,7 @@ impl Core {
         run: RunId,
         operation: Operation,
     ) -> Result<Option<StoredRun>, InfraError> {
-        let (parts, _) = self.load_parts(tenant, run, operation).await?;
+        let parts = self.load_parts(tenant, run, Revision::ZERO, operation).await?;
         let Some(parts) = parts else { return Ok(None) };
         if parts.collecting {
             return parts.without_manifest(operation).map(Some);
@@ -86,25 +89,26 @@ impl Core {
         run: RunId,
         operation: Operation,
     ) -> Result<Option<StoredRun>, InfraError> {
-        let (parts, _) = self.load_parts(tenant, run, operation).await?;
+        let parts = self.load_parts(tenant, run, Revision::ZERO, operation).await?;
         parts.map(|parts| parts.without_manifest(operation)).transpose()
     }
 
-    /// Reads a run, and returns the revision of the read.
+    /// Reads a run, at a revision or later.
     async fn load_parts(
         &self,
         tenant: TenantId,
         run: RunId,
+        since: Revision,
         operation: Operation,
-    ) -> Result<(Option<Parts>, Revision), InfraError> {
+    ) -> Result<Option<Parts>, InfraError> {
         let keys = [
             self.keys.run(tenant, run),
             self.keys.manifest(tenant, run),
             self.keys.gate(tenant, run),
         ];
-        let loaded = listing::load_all(&self.store, &keys, operation).await?;
-        let ([found, manifest, gate], revision) = loaded;
-        let Some(found) = found else { return Ok((None, revision)) };
+        let loaded = listing::load_since(&self.driver, &keys, since, operation).await?;
+        let ([found, manifest, gate], _) = loaded;
+        let Some(found) = found else { return Ok(None) };
         let stored = RunHeadRecord::decode(&found.value);
         let stored = stored.map_err(|error| damaged(run, operation, error.to_string()))?;
         if (stored.tenant, stored.run) != (tenant, run) {
@@ -113,8 +117,7 @@ impl Core {
         }
         let has_gate = gate.is_some();
         let collecting = stored.collecting || (!has_gate && stored.status.is_terminal());
-        let parts = Parts { run: stored, at: found.revision, manifest, collecting, has_gate };
-        Ok((Some(parts), revision))
+        Ok(Some(Parts { run: stored, at: found.revision, manifest, collecting, has_gate }))
     }
 
     /// Fails if a run exists without its gate.
@@ -124,7 +127,7 @@ impl Core {
         run: RunId,
         operation: Operation,
     ) -> Result<(), InfraError> {
-        let (parts, _) = self.load_parts(tenant, run, operation).await?;
+        let parts = self.load_parts(tenant, run, Revision::ZERO, operation).await?;
         parts.map_or(Ok(()), |parts| parts.whole(operation).map(|_| ()))
     }
 
@@ -135,11 +138,8 @@ impl Core {
         at: Revision,
         operation: Operation,
     ) -> Result<bool, InfraError> {
-        let read = |_| async {
-            let (parts, as_of) = self.load_parts(*tenant, *run, operation).await?;
-            Ok((as_of >= at).then_some(parts))
-        };
-        let Some(parts) = self.driver.read_until(operation, read).await? else { return Ok(false) };
+        let parts = self.load_parts(*tenant, *run, at, operation).await?;
+        let Some(parts) = parts else { return Ok(false) };
         Ok(!parts.whole(operation)?.collecting)
     }
 
@@ -151,11 +151,7 @@ impl Core {
         operation: Operation,
     ) -> Result<Owners, InfraError> {
         let range = self.keys.owners(*tenant, *run);
-        let read = |_| async {
-            let (revision, entries) = self.list(&range, operation).await?;
-            Ok((revision >= at).then_some((revision, entries)))
-        };
-        let (at, entries) = self.driver.read_until(operation, read).await?;
+        let (at, entries) = listing::list_since(&self.driver, &range, at, operation).await?;
         let bound = entries.iter().filter_map(|(key, found)| {
             let (_, _, ViewKey::Owner(shard)) = self.keys.parse_view(key)? else { return None };
             Some((shard, Bound::decode(found).ok()))
@@ -199,13 +195,15 @@ impl Core {
             }
             if page.next.is_none() { half.end(operation) } else { Ok(()) }
         };
+        let (range, since) = (self.keys.shards(tenant, run), owners.at);
         let visited =
-            self.visit_since(&self.keys.shards(tenant, run), owners.at, operation, in_page).await;
+            listing::visit_since(&self.driver, &range, RECORDS_PER_PAGE, since, operation, in_page)
+                .await;
         // A run that looks damaged may be half deleted.
         if !self.was_kept(record, seen_at, operation).await? {
             return Ok(false);
         }
-        visited.map(|()| true)
+        visited.map(|_| true)
     }
 
     /// Reads every shard of a run, all at one revision; none if the run is being deleted.

@@ -28,8 +28,8 @@ use shardwright_coordination::{
 };
 use shardwright_engine::Operation;
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
 use shardwright_engine::transact;
+use shardwright_engine::{fault, listing};
 use shardwright_store::{
     Commit, CommitBuilder, Expect, Key, Revision, Store, StoreLimits, Versioned,
 };
@@ -272,11 +272,9 @@ impl StoredCoordinator {
         operation: Operation,
     ) -> Result<(), InfraError> {
         let stage = self.core.keys.stage(address.tenant, address.run);
-        let read = |_| async {
-            let (found, as_of) = self.core.load_one(&stage, operation).await?;
-            Ok((as_of >= ended_at).then_some(found))
-        };
-        let found = self.core.driver.read_until(operation, read).await?;
+        let keys = std::slice::from_ref(&stage);
+        let loaded = listing::load_since(&self.core.driver, keys, ended_at, operation).await?;
+        let ([found], _) = loaded;
         let Some(Versioned { revision: stage_at, .. }) = found else { return Ok(()) };
         if self.clear(address, &[], (stage_at, ended_at), operation).await? {
             let last = Commit::builder().expect(stage.clone(), Expect::At(stage_at)).delete(stage);

@@ -18,9 +18,7 @@ use shardwright_engine::follow::{Follower, follow};
 use shardwright_engine::listing;
 use shardwright_engine::single_flight::SingleFlight;
 use shardwright_engine::{Operation, operation};
-use shardwright_store::{
-    AnyStore, ChangeSet, Commit, Key, Revision, ScanPage, StoreRange, Versioned, Write,
-};
+use shardwright_store::{AnyStore, ChangeSet, Commit, Key, Revision, StoreRange, Versioned, Write};
 use state::ViewState;
 use tokio::sync::{Notify, oneshot};
 
@@ -29,8 +27,6 @@ use crate::keys::ViewKey;
 use crate::records::RunStateRecord;
 use crate::shard::ShardAddress;
 
-/// Shard records per page. A record has up to 41 kB.
-pub(crate) const RECORDS_PER_PAGE: usize = 200;
 const OPERATION: Operation = operation!("view");
 
 /// Hints that a holder gets with the answer to its request.
@@ -268,32 +264,6 @@ impl Core {
         operation: Operation,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
         listing::list(&self.driver, range, operation).await
-    }
-
-    /// Visits a range page by page, at a revision or later. Stale reads are repeated. A first page
-    /// after other pages means that the visit restarts.
-    pub(crate) async fn visit_since(
-        &self,
-        range: &StoreRange,
-        at: Revision,
-        operation: Operation,
-        mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
-    ) -> Result<(), InfraError> {
-        let visit = Mutex::new(&mut visit);
-        let read = |_| async {
-            let in_page = |is_first: bool, page: ScanPage| {
-                let is_recent = page.revision >= at;
-                if is_recent {
-                    let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
-                    visit(is_first, page)?;
-                }
-                Ok(is_recent)
-            };
-            let visited =
-                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, in_page);
-            Ok(visited.await?.filter(|visited| *visited >= at).map(|_| ()))
-        };
-        self.driver.read_until(operation, read).await
     }
 
     /// Fails if a damaged key hides a shard: the key then names a shard that does not exist, and
