@@ -63,12 +63,6 @@ impl OpenStore for StoreAddress {
         if let Self::Etcd { members, access } = self {
             check_access(access, members)?;
         }
-        let store = self.connect(namespace).await?;
-        // Other programs may use the given namespace, so our keys have their usual prefix in it.
-        let keys = match namespace {
-            None if self.is_shared() => Keyspace::bare(),
-            _ => Keyspace::default(),
-        };
-        Ok((store, keys))
+        Ok((self.connect(namespace).await?, Keyspace::of_store(self, namespace)))
     }
 }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use shardwright_contracts::TenantId;
-use shardwright_store::{Key, StoreRange};
+use shardwright_store::{Key, StoreAddress, StoreRange};
 
 use crate::codec::RecordKind;
 
@@ -49,6 +49,16 @@ impl Keyspace {
     #[must_use]
     pub fn bare() -> Self {
         Self { prefix: "".into() }
+    }
+
+    /// Our keys in the store at an address. An etcd store puts its namespace before every key.
+    /// Other programs may use a given namespace, so our keys have their usual prefix in it.
+    #[must_use]
+    pub fn of_store(address: &StoreAddress, namespace: Option<&str>) -> Self {
+        match namespace {
+            None if address.is_shared() => Self::bare(),
+            None | Some(_) => Self::default(),
+        }
     }
 
     /// The prefix of all keys.

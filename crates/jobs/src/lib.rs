@@ -64,7 +64,7 @@ pub type Coordinator = StoredCoordinator;
 
 /// Opens the coordinator of runs on the store at an address.
 pub async fn open(address: &StoreAddress) -> anyhow::Result<Coordinator> {
-    let keys = if address.is_shared() { Keyspace::bare() } else { Keyspace::default() };
+    let keys = Keyspace::of_store(address, None);
     open_on(address.connect(None).await?, keys, address.is_shared()).await
 }
 

@@ -6,4 +6,4 @@
 
 mod server;
 
-pub use server::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};
+pub use server::{LINGER, ServerArguments, follow_notices, serve_until};

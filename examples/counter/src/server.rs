@@ -1,6 +1,4 @@
 use std::io;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,7 +8,7 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{TokioEnv, watch};
 use shardwright_node::{NodeState, RetryNotices};
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
-use shardwright_store::{AnyStore, Store};
+use shardwright_store::{AnyStore, StoreAddress};
 use tokio::net::TcpListener;
 
 /// The options of both programs.
@@ -18,7 +16,7 @@ use tokio::net::TcpListener;
 pub struct ServerArguments {
     /// Store URL: `file:FOLDER` or `etcd://HOST:PORT[,…]`.
     #[arg(long, default_value = "file:counters")]
-    pub store: StoreChoice,
+    pub store: StoreAddress,
     /// Name of the cluster.
     #[arg(long, default_value = "counters")]
     pub cluster: String,
@@ -36,41 +34,27 @@ pub struct ServerArguments {
     pub stability_ms: u64,
 }
 
-/// A store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreChoice {
-    /// A folder on this machine.
-    File(PathBuf),
-    /// The members of an etcd cluster.
-    Etcd(Vec<String>),
-}
-
-impl FromStr for StoreChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(folder) = text.strip_prefix("file:").filter(|folder| !folder.is_empty()) {
-            return Ok(Self::File(folder.into()));
-        }
-        let members = text.strip_prefix("etcd://").filter(|members| !members.is_empty());
-        let members =
-            members.ok_or("a store is `file:FOLDER` or `etcd://HOST:PORT[,HOST:PORT…]`")?;
-        Ok(Self::Etcd(members.split(',').map(|member| format!("http://{member}")).collect()))
-    }
-}
-
 impl ServerArguments {
+    /// Opens the store.
+    pub async fn connect(&self) -> anyhow::Result<AnyStore> {
+        anyhow::ensure!(
+            self.store != StoreAddress::Memory,
+            "nodes and gates need a store that they share; use --store file:FOLDER or etcd://..."
+        );
+        Ok(self.store.connect(None).await?)
+    }
+
     /// Opens the cluster. Creates it if it does not exist. Call it when the node listens: the
     /// creator decides on the number of shards for good.
-    pub async fn open<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
+    pub async fn open(&self, store: AnyStore) -> anyhow::Result<Cluster> {
         let env = TokioEnv::current().context("no tokio runtime")?;
         Ok(Cluster::open(store, env, self.options()?).await?)
     }
 
     /// Waits until a node has created the cluster, and opens it.
-    pub async fn open_existing<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
+    pub async fn open_existing(&self, store: AnyStore) -> anyhow::Result<Cluster> {
         let env = TokioEnv::current().context("no tokio runtime")?;
-        let (store, options) = (AnyStore::new(store), self.options()?);
+        let options = self.options()?;
         wait_for_cluster(&store, &env, &options).await?;
         Ok(Cluster::open_existing(store, env, options).await?)
     }
@@ -79,10 +63,7 @@ impl ServerArguments {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(self.shards)?);
         config.cluster_state_stability_duration_ms = self.stability_ms;
         let mut options = ClusterOptions::new(ClusterName::parse(&self.cluster)?, config);
-        if matches!(self.store, StoreChoice::Etcd(_)) {
-            // The etcd store already adds a prefix to all keys.
-            options.keys = Keyspace::bare();
-        }
+        options.keys = Keyspace::of_store(&self.store, None);
         Ok(options)
     }
 

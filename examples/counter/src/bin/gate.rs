@@ -7,13 +7,10 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{ServerArguments, StoreChoice, follow_notices};
+use shardwright_counter::{ServerArguments, follow_notices};
 use shardwright_node::limits::ListenLimits;
 use shardwright_node::world::{GrpcTransport, Ingress, serve_gate, serve_http, terminated};
 use shardwright_node::{Gate, GateOptions};
-use shardwright_store::Store;
-use shardwright_store::etcd::{EtcdOptions, EtcdStore};
-use shardwright_store::file::{FileOptions, FileStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -30,17 +27,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    match &arguments.server.store {
-        StoreChoice::File(folder) => {
-            serve(FileStore::open(folder, FileOptions::default())?, &arguments).await
-        }
-        StoreChoice::Etcd(members) => {
-            serve(EtcdStore::connect(EtcdOptions::new(members)).await?, &arguments).await
-        }
-    }
-}
-
-async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> {
+    let store = arguments.server.connect().await?;
     let (grpc, address) = arguments.server.listen().await?;
     let http = TcpListener::bind(&arguments.http).await?;
     let cluster = arguments.server.open_existing(store).await?;

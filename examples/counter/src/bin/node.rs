@@ -5,14 +5,11 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};
+use shardwright_counter::{LINGER, ServerArguments, follow_notices, serve_until};
 use shardwright_demo::Counters;
 use shardwright_node::limits::ListenLimits;
 use shardwright_node::world::{GrpcTransport, Ingress, serve_node, terminated};
 use shardwright_node::{Node, NodeOptions, NodeState};
-use shardwright_store::Store;
-use shardwright_store::etcd::{EtcdOptions, EtcdStore};
-use shardwright_store::file::{FileOptions, FileStore};
 use tokio::sync::oneshot;
 
 /// A node of a sharded counter service.
@@ -24,21 +21,10 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Arguments { server } = Arguments::parse();
-    match &server.store {
-        StoreChoice::File(folder) => {
-            serve(FileStore::open(folder, FileOptions::default())?, &server).await
-        }
-        StoreChoice::Etcd(members) => {
-            serve(EtcdStore::connect(EtcdOptions::new(members)).await?, &server).await
-        }
-    }
-}
-
-async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Result<()> {
+    let Arguments { server: arguments } = Arguments::parse();
     // Counters and cluster share a store here. They could use two.
-    let store = Arc::new(store);
-    let counters = Counters::new(Arc::clone(&store), &arguments.cluster);
+    let store = arguments.connect().await?;
+    let counters = Counters::new(Arc::new(store.clone()), &arguments.cluster);
     let (listener, address) = arguments.listen().await?;
     let cluster = arguments.open(store).await?;
     let transport = Arc::new(GrpcTransport::default());
