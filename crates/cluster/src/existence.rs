@@ -12,7 +12,7 @@ use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_engine::codec::Record;
 use shardwright_engine::setup::set_up;
 use shardwright_engine::transact::{Decided, Decision, Driver, Read, Transaction};
-use shardwright_engine::{Operation, fault, listing, operation};
+use shardwright_engine::{Operation, listing, operation};
 use shardwright_store::{
     AnyStore, Commit, CommitBuilder, Conflict, Expect, Key, Revision, Store, Versioned,
 };
@@ -57,7 +57,8 @@ impl Existence {
         [plan, deletion]: [Option<&Versioned>; 2],
         operation: Operation,
     ) -> Result<Self, InfraError> {
-        Ok(Self { plan: decode(plan, operation)?, deletion: decode(deletion, operation)? })
+        let plan = listing::decode_if_found(plan, operation)?;
+        Ok(Self { plan, deletion: listing::decode_if_found(deletion, operation)? })
     }
 
     /// The lowest fence of the cluster. All fences of deleted clusters of its name are below.
@@ -82,14 +83,6 @@ impl Existence {
 
 fn both(keys: &ClusterKeys) -> [Key; 2] {
     [ClusterKey::Plan, ClusterKey::Deletion].map(|key| keys.key(&key))
-}
-
-fn decode<T: Record>(
-    found: Option<&Versioned>,
-    operation: Operation,
-) -> Result<Option<(T, Revision)>, InfraError> {
-    let read = |found: &Versioned| Ok((T::decode(&found.value)?, found.revision));
-    found.map(read).transpose().map_err(|error| fault::decode(operation, &error))
 }
 
 /// Looks a cluster up. Refused if it was deleted in part.

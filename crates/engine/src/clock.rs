@@ -207,12 +207,8 @@ impl EngineClock {
 
     /// Adopts a mark that was read.
     fn allow_found(&self, env: &dyn Env, found: Option<&Versioned>) -> Result<(), InfraError> {
-        let (mark, at) = match found {
-            Some(found) => {
-                let mark = ClockMarkRecord::decode(&found.value)
-                    .map_err(|error| fault::decode(OPERATION, &error))?;
-                (mark, Some(found.revision))
-            }
+        let (mark, at) = match listing::decode_if_found(found, OPERATION)? {
+            Some((mark, at)) => (mark, Some(at)),
             None => (ClockMarkRecord { reserved_until: LogicalTime::ZERO }, None),
         };
         self.allow(env, mark, at);

@@ -4,7 +4,6 @@ use shardwright_contracts::InfraError;
 use shardwright_store::{CommitError, ScanError, SessionError, StoreError};
 
 use crate::Operation;
-use crate::codec::DecodeError;
 
 /// A failed read. Reads apply nothing.
 pub fn read(operation: Operation, error: &StoreError) -> InfraError {
@@ -52,11 +51,6 @@ pub fn commit(operation: Operation, error: &CommitError) -> InfraError {
         CommitError::Unknown(_) => InfraError::Unknown { operation, message },
         CommitError::Corrupt(_) => InfraError::Corrupt { operation, message },
     }
-}
-
-/// A stored record that does not decode.
-pub fn decode(operation: Operation, error: &DecodeError) -> InfraError {
-    corrupt(operation, error.to_string())
 }
 
 /// A violated invariant between stored records.

@@ -11,8 +11,8 @@ use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_store::{CommitBuilder, Expect, Key, Revision, Versioned};
 
 use crate::Operation;
-use crate::codec::{Record, StoreGenerationRecord};
-use crate::fault;
+use crate::codec::StoreGenerationRecord;
+use crate::listing;
 
 /// Bits of the fences within a generation. The generation is in the bits above.
 const FENCE_BITS: u32 = 32;
@@ -68,8 +68,7 @@ impl FenceFloor {
     pub fn learn(&self, found: Option<&Versioned>, operation: Operation) -> Result<(), InfraError> {
         let mut known = self.lock();
         if let Some(found) = found {
-            let generation = StoreGenerationRecord::decode(&found.value);
-            let generation = generation.map_err(|error| fault::decode(operation, &error))?;
+            let generation = listing::decode(found, operation)?;
             known.floor = known.floor.max(floor_of(generation));
         }
         known.generation_at = found.map(|found| found.revision);

@@ -12,7 +12,7 @@
 //! | [`clock`], [`floor`] | the clock that leases expire by, the lowest valid fence |
 //! | [`follow`] | keeping state current with a range |
 //! | [`keep_alive`] | keeping a session alive |
-//! | [`listing`] | reading keys, and ranges at one revision |
+//! | [`listing`] | reading keys and records, and ranges at one revision |
 //! | [`single_flight`] | one attempt for all callers that wait |
 //! | [`watch`] | a value with change notifications |
 //! | [`Operation`] | names of operations and their steps |

@@ -1,4 +1,4 @@
-//! Reading keys, and ranges of keys at one revision. Stale reads are repeated.
+//! Reading keys and records, and ranges of keys at one revision. Stale reads are repeated.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +8,7 @@ use shardwright_store::{
 };
 
 use crate::Operation;
+use crate::codec::Record;
 use crate::fault;
 use crate::transact::Driver;
 
@@ -36,6 +37,20 @@ pub async fn load_all<const N: usize>(
     let found =
         found.map_err(|_| fault::corrupt(operation, "the store answered for other keys"))?;
     Ok((found, revision))
+}
+
+/// Decodes an entry.
+pub fn decode<T: Record>(found: &Versioned, operation: Operation) -> Result<T, InfraError> {
+    T::decode(&found.value).map_err(|error| fault::corrupt(operation, error.to_string()))
+}
+
+/// Decodes an entry if there is one, and returns the record with its revision.
+pub fn decode_if_found<T: Record>(
+    found: Option<&Versioned>,
+    operation: Operation,
+) -> Result<Option<(T, Revision)>, InfraError> {
+    let decoded = |found: &Versioned| Ok((decode(found, operation)?, found.revision));
+    found.map(decoded).transpose()
 }
 
 /// Lists a range, all at one revision.

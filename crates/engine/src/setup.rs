@@ -1,10 +1,9 @@
 //! Opening a store: its format and its generation.
 
 use shardwright_contracts::InfraError;
-use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Versioned};
+use shardwright_store::{AnyStore, Commit, Expect, Key, Revision};
 
 use crate::codec::{FormatRecord, Record, StoreGenerationRecord};
-use crate::fault;
 use crate::floor::FenceFloor;
 use crate::keyspace::Keyspace;
 use crate::listing;
@@ -42,9 +41,9 @@ pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, Sto
     if format.version > FORMAT {
         return Err(StoreOpenError::NewerFormat { found: format.version, known: FORMAT });
     }
-    let (generation, found) =
+    let (generation, at) =
         ensure(store, keys.generation(), StoreGenerationRecord { number: 0 }).await?;
-    Ok(FenceFloor::new(keys.generation(), generation, found.map(|found| found.revision)))
+    Ok(FenceFloor::new(keys.generation(), generation, Some(at)))
 }
 
 /// Like [`set_up`], but writes nothing. A missing record counts as its initial value.
@@ -56,7 +55,7 @@ pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, St
         return Err(StoreOpenError::NewerFormat { found, known: FORMAT });
     }
     let (generation, at) = match load::<StoreGenerationRecord>(store, &keys.generation()).await? {
-        Some((generation, found)) => (generation, Some(found.revision)),
+        Some((generation, at)) => (generation, Some(at)),
         None => (StoreGenerationRecord { number: 0 }, None),
     };
     Ok(FenceFloor::new(keys.generation(), generation, at))
@@ -81,11 +80,9 @@ pub async fn raise_generation(store: &AnyStore, keys: &Keyspace) -> Result<u32, 
 pub async fn load<T: Record>(
     store: &AnyStore,
     key: &Key,
-) -> Result<Option<(T, Versioned)>, InfraError> {
+) -> Result<Option<(T, Revision)>, InfraError> {
     let (found, _) = listing::load_one(store, key, OPERATION).await?;
-    let Some(found) = found else { return Ok(None) };
-    let value = T::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
-    Ok(Some((value, found)))
+    listing::decode_if_found(found.as_ref(), OPERATION)
 }
 
 /// Loads the record under a key, and writes `value` if there is none.
@@ -93,10 +90,9 @@ pub async fn ensure<T: Record + Clone + Send + Sync>(
     store: &AnyStore,
     key: Key,
     value: T,
-) -> Result<(T, Option<Versioned>), InfraError> {
+) -> Result<(T, Revision), InfraError> {
     let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
-    let (value, found) = driver.transact(&mut Ensuring { store, key, value }).await?;
-    Ok((value, Some(found)))
+    driver.transact(&mut Ensuring { store, key, value }).await
 }
 
 /// Writes a record unless it exists.
@@ -107,9 +103,9 @@ struct Ensuring<'s, T> {
 }
 
 impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
-    type Basis = Option<(T, Versioned)>;
+    type Basis = Option<(T, Revision)>;
     type Answer = ();
-    type Output = (T, Versioned);
+    type Output = (T, Revision);
     type Error = InfraError;
 
     fn operation(&self) -> Operation {
@@ -133,10 +129,9 @@ impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
         found: Self::Basis,
         (): (),
         stored: Option<(&Commit, Revision)>,
-    ) -> (T, Versioned) {
+    ) -> (T, Revision) {
         let revision = stored.map_or(Revision::ZERO, |(_, revision)| revision);
-        let ours = || (self.value.clone(), Versioned::new(self.value.encode(), revision, None));
-        found.unwrap_or_else(ours)
+        found.unwrap_or_else(|| (self.value.clone(), revision))
     }
 }
 
@@ -147,7 +142,7 @@ struct Raising<'s> {
 }
 
 impl Transaction for Raising<'_> {
-    type Basis = Option<(StoreGenerationRecord, Versioned)>;
+    type Basis = Option<(StoreGenerationRecord, Revision)>;
     type Answer = u32;
     type Output = u32;
     type Error = InfraError;
@@ -162,7 +157,7 @@ impl Transaction for Raising<'_> {
 
     async fn decide(&mut self, found: &Self::Basis) -> Decided<u32, InfraError> {
         let (number, expect) = match found {
-            Some((current, found)) => (current.number, Expect::At(found.revision)),
+            Some((current, at)) => (current.number, Expect::At(*at)),
             None => (0, Expect::Absent),
         };
         let number = number.saturating_add(1);

@@ -13,7 +13,7 @@ use shardwright_coordination::{
     AcquireError, ClaimError, ClaimHint, InfraError, RestoredShardState, RunQueryError,
 };
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
+use shardwright_engine::listing;
 use shardwright_engine::transact::{Settled, Tries};
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, Expect, Revision};
@@ -98,8 +98,7 @@ impl StoredCoordinator {
             self.core.check_gate(tenant, run, OPERATION).await?;
             return Err(RunNotFound { run }.into());
         };
-        let gate = RunStateRecord::decode(&found.value)
-            .map_err(|error| fault::decode(OPERATION, &error))?;
+        let gate = listing::decode(&found, OPERATION)?;
         check(&gate)?;
         Ok((gate, found.revision))
     }

@@ -62,7 +62,6 @@ impl StoredCoordinator {
         let floor = setup::set_up(&store, &keys).await?;
         let mark = setup::load::<ClockMarkRecord>(&store, &keys.clock()).await;
         let mark = mark.map_err(StoreOpenError::from)?;
-        let mark = mark.map(|(mark, found)| (mark, found.revision));
         let interval_ms = config.clock_mark_interval_ms;
         let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);
         let retries = config.conflict_retries;

@@ -6,9 +6,9 @@ use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::operation::{FindRun, LabelOf, NameRun};
 use shardwright_coordination::{InfraError, NameRunError, RunLabel};
 use shardwright_engine::codec::Record;
+use shardwright_engine::listing;
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_engine::{Operation, operation};
-use shardwright_engine::{fault, listing};
 use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Versioned};
 
 use crate::attempts::Attempts;
@@ -97,7 +97,7 @@ struct Naming<'c> {
 
 /// The run of a name, and whether the new run id is used.
 struct NameBasis {
-    named: Option<(RunNameRecord, Versioned)>,
+    named: Option<(RunNameRecord, Revision)>,
     is_used: bool,
 }
 
@@ -114,13 +114,14 @@ impl Transaction for Naming<'_> {
     async fn load(&mut self, read: Read) -> Result<(NameBasis, Read), InfraError> {
         let loaded = listing::load_all(&self.core.store, &self.keys, NAME).await?;
         let ([named, run, label], _) = loaded;
+        let named = listing::decode_if_found(named.as_ref(), NAME)?;
         let is_used = run.is_some() || label.is_some();
-        Ok((NameBasis { named: decode(named, NAME)?, is_used }, read))
+        Ok((NameBasis { named, is_used }, read))
     }
 
     async fn decide(&mut self, basis: &NameBasis) -> Decided<Self::Answer, NameRunError> {
         let run = self.run;
-        let at = basis.named.as_ref().map(|(_, found)| found.revision);
+        let at = basis.named.as_ref().map(|(_, at)| *at);
         let expect = match &basis.named {
             Some((named, _)) if named.run == run => return Ok(Decision::Answer((run, at))),
             Some((named, _)) if Some(named.run) != self.instead_of => {
@@ -130,7 +131,7 @@ impl Transaction for Naming<'_> {
                     None => Decision::Answer((named.run, at)),
                 });
             }
-            Some((_, found)) => Expect::At(found.revision),
+            Some((_, at)) => Expect::At(*at),
             None => Expect::Absent,
         };
         if basis.is_used {
@@ -171,10 +172,10 @@ impl Core {
         key: &Key,
         since: Revision,
         operation: Operation,
-    ) -> Result<Option<(T, Versioned)>, InfraError> {
+    ) -> Result<Option<(T, Revision)>, InfraError> {
         let keys = std::slice::from_ref(key);
         let ([found], _) = listing::load_since(&self.driver, keys, since, operation).await?;
-        decode(found, operation)
+        listing::decode_if_found(found.as_ref(), operation)
     }
 
     /// The name that still points to a run, to delete with the run, read at a revision or later.
@@ -200,7 +201,7 @@ impl Core {
             named => named?,
         };
         let points_here = named.filter(|(named, _)| named.run == run);
-        Ok(points_here.map(|(_, found)| (name, Expect::At(found.revision))))
+        Ok(points_here.map(|(_, at)| (name, Expect::At(at))))
     }
 
     /// The name that points to a run whose label cannot be read.
@@ -227,13 +228,4 @@ impl Core {
         listing::visit_since(&self.driver, &names, RECORDS_PER_PAGE, at, operation, look).await?;
         Ok(name)
     }
-}
-
-fn decode<T: Record>(
-    found: Option<Versioned>,
-    operation: Operation,
-) -> Result<Option<(T, Versioned)>, InfraError> {
-    let Some(found) = found else { return Ok(None) };
-    let record = T::decode(&found.value).map_err(|error| fault::decode(operation, &error))?;
-    Ok(Some((record, found)))
 }

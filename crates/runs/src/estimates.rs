@@ -6,7 +6,7 @@ use shardwright_contracts::{ShardKey, TenantId};
 use shardwright_coordination::operation::{ListEstimates, PublishEstimate};
 use shardwright_coordination::{HeldEstimate, InfraError, RunStatus};
 use shardwright_engine::codec::Record;
-use shardwright_engine::fault;
+use shardwright_engine::listing;
 use shardwright_engine::transact::{self, Settled, Tries};
 use shardwright_engine::{Operation, operation};
 use shardwright_store::{Commit, Expect};
@@ -33,8 +33,8 @@ impl StoredCoordinator {
         let gate = core.keys.gate(tenant, run);
         let (found, _) = core.load_one(&gate, OPERATION).await?;
         let Some(found) = found else { return Ok(()) };
-        let status = RunStateRecord::decode(&found.value).map(|gate| gate.status);
-        if status.map_err(|error| fault::decode(OPERATION, &error))? != RunStatus::Active {
+        let RunStateRecord { status, .. } = listing::decode(&found, OPERATION)?;
+        if status != RunStatus::Active {
             return Ok(());
         }
         let commit = Commit::builder().guard(gate, Expect::At(found.revision));

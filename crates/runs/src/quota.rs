@@ -444,12 +444,8 @@ fn counter<T: Record>(
     none: T,
     operation: Operation,
 ) -> Result<Counter<T>, InfraError> {
-    match found {
-        Some(found) => {
-            let value =
-                T::decode(&found.value).map_err(|error| fault::decode(operation, &error))?;
-            Ok(Counter { value, expect: Expect::At(found.revision) })
-        }
-        None => Ok(Counter { value: none, expect: Expect::Absent }),
-    }
+    Ok(match listing::decode_if_found(found, operation)? {
+        Some((value, at)) => Counter { value, expect: Expect::At(at) },
+        None => Counter { value: none, expect: Expect::Absent },
+    })
 }

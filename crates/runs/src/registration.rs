@@ -205,10 +205,10 @@ impl StoredCoordinator {
     ) -> Result<(Option<StageRecord>, Expect), InfraError> {
         let key = self.core.keys.stage(tenant, run);
         let (found, _) = self.core.load_one(&key, operation).await?;
-        let Some(found) = found else { return Ok((None, Expect::Absent)) };
-        let stage = StageRecord::decode(&found.value);
-        let stage = stage.map_err(|error| fault::decode(operation, &error))?;
-        Ok((Some(stage), Expect::At(found.revision)))
+        Ok(match listing::decode_if_found(found.as_ref(), operation)? {
+            Some((stage, at)) => (Some(stage), Expect::At(at)),
+            None => (None, Expect::Absent),
+        })
     }
 
     /// A commit that stores the stage, or replaces another one.

@@ -195,8 +195,7 @@ impl Core {
             return Ok(None);
         };
         let gate_at = gate.revision;
-        let gate = RunStateRecord::decode(&gate.value);
-        let gate = gate.map_err(|error| other(fault::decode(operation, &error)))?;
+        let gate: RunStateRecord = listing::decode(&gate, operation).map_err(other)?;
         if stage.is_some() || gate.status == RunStatus::Initializing {
             // Staged shards do not exist: not before the run starts, nor if it is cancelled before.
             return Ok(None);
