@@ -15,6 +15,7 @@ mod work;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use shardwright_cluster::{Cluster, NodeMembership};
@@ -34,6 +35,9 @@ use crate::options::{HostOptions, NodeOptions};
 use crate::router::Router;
 use crate::transport::BoxFuture;
 use crate::waiting::Queue;
+
+/// The pause after a failed attempt to claim, to lead, or to announce that the node leaves.
+const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// Runs a node.
 pub(crate) struct Agent {

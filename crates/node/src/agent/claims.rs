@@ -7,14 +7,11 @@ use shardwright_cluster::{ShardClaimError, ShardRelease, ShardReleaseError};
 use shardwright_contracts::{FenceEpoch, InfraError, ShardId};
 use shardwright_placement::ops::ReleaseReason;
 
-use super::SessionAgent;
 use super::handover::Attempts;
 use super::work::{Done, deliver};
+use super::{AFTER_FAILURE, SessionAgent};
 use crate::locks::by_shard;
 use crate::notices::Activity;
-
-/// The pause after a claim that failed for a reason outside the shard.
-const AFTER_FAILED_CLAIM: Duration = Duration::from_millis(200);
 
 impl SessionAgent {
     /// Claims shards, each under its lock, so that a call that arrives before the result waits
@@ -34,7 +31,7 @@ impl SessionAgent {
                     list.push(Done::Settled(shard));
                     locks.remove(&shard);
                 }
-                deliver(self.env(), settled, AFTER_FAILED_CLAIM, failed)
+                deliver(self.env(), settled, AFTER_FAILURE, failed)
             });
             claimed.right_stream()
         };

@@ -8,7 +8,7 @@ use shardwright_cluster::{ClusterView, LeadError, LeaderStep, LeaderStepError};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::Member;
 
-use super::SessionAgent;
+use super::{AFTER_FAILURE, SessionAgent};
 use crate::notices::Activity;
 use crate::transport::ShardLoad;
 
@@ -95,8 +95,6 @@ impl SessionAgent {
 
 /// The pause of a leader after a step, because changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The pause after a failure.
-const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 impl SessionAgent {
     /// Leads whenever there is no other leader. Never returns.

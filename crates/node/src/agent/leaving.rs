@@ -6,12 +6,9 @@ use shardwright_contracts::Env;
 use shardwright_placement::DrainProgress;
 
 use super::work::{Done, Work};
-use super::{EndReason, SessionAgent};
+use super::{AFTER_FAILURE, EndReason, SessionAgent};
 use crate::node::NodeState;
 use crate::notices::Activity;
-
-/// The pause after a failed announcement.
-const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// How a node leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
