@@ -39,6 +39,8 @@ pub enum Why {
     Symlink,
     /// It is a socket, a pipe or a device.
     Special,
+    /// It excludes items, but belongs to another user.
+    ForeignRules,
 }
 
 impl Why {
@@ -50,6 +52,7 @@ impl Why {
             SkipReason::Vanished => Some(Self::Vanished),
             SkipReason::Symlink => Some(Self::Symlink),
             SkipReason::Special => Some(Self::Special),
+            SkipReason::ForeignRules => Some(Self::ForeignRules),
             // Files of the run itself, and placeholders.
             SkipReason::State | SkipReason::FolderMarker => None,
         }
@@ -69,6 +72,7 @@ impl Why {
             Self::Vanished => "vanished before it was read",
             Self::Symlink => "symbolic link",
             Self::Special => "special file",
+            Self::ForeignRules => "rules of another user",
         }
     }
 }

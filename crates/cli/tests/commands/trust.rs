@@ -108,6 +108,54 @@ fn state_file_of_another_user_is_refused() {
     }
 }
 
+/// The keys and the end of a run over `data` that respects `.gitignore` files.
+fn run_by_rules(site: &Site) -> (Vec<String>, String) {
+    let shown = site.expect(0, &["run", "data", "--gitignore", "--run", "one", "--", "true"]);
+    let results = fs::read_to_string(site.results("one").join("results.jsonl")).unwrap();
+    let key = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["key"].as_str().unwrap().to_owned()
+    };
+    (results.lines().map(key).collect(), shown)
+}
+
+/// A site with `data/b.log` and rules in `file` that exclude it.
+fn with_rules(file: &str) -> Site {
+    let site = Site::new();
+    fs::write(site.path("data/b.log"), "").unwrap();
+    fs::write(site.path(file), "*.log").unwrap();
+    site
+}
+
+#[test]
+fn rules_of_other_users_exclude_no_files() {
+    // With a sticky bit, users cannot delete each other's files.
+    for (mode, is_excluded) in [(0o1777, false), (0o777, true)] {
+        let site = with_rules("data/.gitignore");
+        fs::set_permissions(site.path("data"), fs::Permissions::from_mode(mode)).unwrap();
+        if !give_away(&site.path("data/.gitignore")) {
+            return;
+        }
+        let (keys, shown) = run_by_rules(&site);
+        assert_eq!(keys.contains(&"b.log".to_owned()), !is_excluded, "{mode:o}: {keys:?}");
+        assert_eq!(shown.contains("1 rules of another user"), !is_excluded, "{mode:o}: {shown}");
+    }
+}
+
+#[test]
+fn a_repository_of_another_user_excludes_no_files() {
+    for (foreign, is_excluded) in [(".git", false), (".gitignore", false), ("data", true)] {
+        let site = with_rules(".gitignore");
+        fs::create_dir(site.path(".git")).unwrap();
+        if !give_away(&site.path(foreign)) {
+            return;
+        }
+        let (keys, shown) = run_by_rules(&site);
+        assert_eq!(keys.is_empty(), is_excluded, "{foreign}: {keys:?}");
+        assert_eq!(shown.contains("1 rules of another user"), !is_excluded, "{foreign}: {shown}");
+    }
+}
+
 #[test]
 fn retry_shows_the_stored_command_before_it_runs() {
     let site = with_parked();

@@ -1,16 +1,24 @@
 //! What a walk excludes: state folders, by device and inode, and what `.gitignore` files exclude.
 
-use std::io::{self, Read as _};
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::Stat;
+use rustix::process::geteuid;
+use shardwright_worker::connector::{SkipReason, SkipReport};
 
-use crate::files::open_regular;
+use super::rules::{ForeignRules, MEMORY_MAX, RuleSet, foreign, is_absent};
+use crate::io::may_pass;
 
 const RULES_FILE: &str = ".gitignore";
+const REPOSITORY: &str = ".git";
+/// The rules of a repository.
+const EXCLUDE_FILE: &str = ".git/info/exclude";
+const ROOT: u32 = 0;
+/// The permission bit of a folder in which users may delete only their own files.
+const STICKY: u32 = 0o1000;
 
 /// The identity of a file or folder on its machine, under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +28,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(metadata: &std::fs::Metadata) -> Self {
+    pub(super) fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
@@ -50,64 +58,145 @@ impl Identities {
 }
 
 /// The rules of one folder, if it has any.
-pub(super) type Rules = Option<Box<Gitignore>>;
+pub(super) type Rules = Option<Box<RuleSet>>;
 
-/// Reads the rules of the folder at `path`.
-pub(super) fn of_folder(path: &Path) -> io::Result<Rules> {
-    read(path, &path.join(RULES_FILE))
+/// The rules from above a tree that apply in it, the nearest first.
+#[derive(Debug, Default)]
+pub(super) struct RulesAbove {
+    pub(super) sets: Vec<RuleSet>,
+    /// Files whose rules do not apply. Their keys are paths from the root, such as `../.gitignore`.
+    pub(super) skipped: Vec<SkipReport>,
 }
 
-/// Rules of the folders above a tree, up to and including its repository, nearest first. Empty
-/// outside a repository.
-pub(super) fn from_above(root: &Path) -> io::Result<Vec<Gitignore>> {
-    let mut found = Vec::new();
+/// Reads the rules of the folder at `path`, which take at most `room` bytes.
+///
+/// In a folder with a sticky bit, users cannot delete each other's files. So they cannot exclude
+/// them either: only rules of the caller, of root and of the folder's owner apply.
+pub(super) fn of_folder(path: &Path, room: usize) -> io::Result<Rules> {
+    let folder = match path.metadata() {
+        Err(error) if is_absent(&error) => return Ok(None),
+        found => found?,
+    };
+    let owners = Owners::with(folder.uid());
+    let is_sticky = folder.mode() & STICKY != 0;
+    RuleSet::read(path, &path.join(RULES_FILE), room, |file| !is_sticky || owners.have(file))
+}
+
+/// Reads the rules of the folders above a tree, up to and including its repository, nearest first.
+/// Empty outside a repository.
+pub(super) fn from_above(root: &Path) -> io::Result<RulesAbove> {
+    let owners = Owners::with(root.metadata()?.uid());
+    let mut above = RulesAbove::default();
+    let Some(repository) = above.repository(root, &owners)? else { return Ok(above) };
     for folder in root.ancestors() {
         // The tree's own rules are read when it is walked.
         if folder != root {
-            found.extend(of_folder(folder)?);
+            above.read(root, folder, RULES_FILE, &owners)?;
         }
-        let repository = folder.join(".git");
-        if repository.symlink_metadata().is_ok() {
-            found.extend(read(folder, &repository.join("info/exclude"))?);
-            return Ok(found.into_iter().map(|rules| *rules).collect());
+        if folder == repository {
+            above.read(root, folder, EXCLUDE_FILE, &owners)?;
+            break;
         }
     }
-    Ok(Vec::new())
+    Ok(above)
 }
 
-fn read(folder: &Path, file: &Path) -> io::Result<Rules> {
-    // Opening a pipe would wait for a writer, so only regular files are opened.
-    match file.symlink_metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Ok(None),
-        Err(error) => {
-            let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-            return if absent.contains(&error.kind()) { Ok(None) } else { Err(error) };
+impl RulesAbove {
+    /// The innermost folder around the tree, or the tree, that is a repository of the owners.
+    fn repository<'r>(&mut self, root: &'r Path, owners: &Owners) -> io::Result<Option<&'r Path>> {
+        for folder in root.ancestors() {
+            let found = match folder.join(REPOSITORY).symlink_metadata() {
+                Ok(found) => found,
+                Err(error) if is_absent(&error) => continue,
+                Err(error) if may_pass(&error) => return Err(error),
+                Err(error) => {
+                    self.skip(root, folder, REPOSITORY, &error);
+                    continue;
+                }
+            };
+            let metadata = folder.metadata()?;
+            match [metadata, found].iter().find(|one| !owners.have(one)) {
+                None => return Ok(Some(folder)),
+                Some(one) => self.skip(root, folder, REPOSITORY, &foreign(one.uid())),
+            }
         }
+        Ok(None)
     }
-    let mut text = Vec::new();
-    open_regular(file)?.read_to_end(&mut text)?;
-    let mut builder = GitignoreBuilder::new(folder);
-    for line in text.split(|byte| *byte == b'\n') {
-        // An invalid pattern is ignored, as in git.
-        let _ = builder.add_line(None, &String::from_utf8_lossy(line));
+
+    fn read(&mut self, root: &Path, folder: &Path, name: &str, owners: &Owners) -> io::Result<()> {
+        let room = MEMORY_MAX.saturating_sub(self.sets.iter().map(|one| one.memory).sum());
+        let metadata = folder.metadata()?;
+        let may_rule = |file: &Metadata| owners.have(&metadata) && owners.have(file);
+        match RuleSet::read(folder, &folder.join(name), room, may_rule) {
+            Ok(rules) => self.sets.extend(rules.map(|rules| *rules)),
+            Err(error) if may_pass(&error) => return Err(error),
+            Err(error) => self.skip(root, folder, name, &error),
+        }
+        Ok(())
     }
-    let rules = builder.build().map_err(io::Error::other)?;
-    Ok((!rules.is_empty()).then(|| Box::new(rules)))
+
+    fn skip(&mut self, root: &Path, folder: &Path, name: &str, error: &io::Error) {
+        let depth = root.ancestors().take_while(|above| *above != folder).count();
+        let key = ["../".repeat(depth).as_bytes(), name.as_bytes()].concat().into();
+        let (reason, detail) = (skip_reason(error), Some(error.to_string()));
+        self.skipped.push(SkipReport { key, reason, detail });
+    }
 }
 
-/// Whether rules, the nearest first, exclude a path.
-pub(super) fn ignores<'r>(
-    rules: impl Iterator<Item = &'r Gitignore>,
-    path: &Path,
-    is_folder: bool,
-) -> bool {
-    for one in rules {
-        match one.matched(path, is_folder) {
-            Match::Ignore(_) => return true,
-            Match::Whitelist(_) => return false,
-            Match::None => {}
-        }
+/// Why a file with rules that cannot be read or does not apply is skipped.
+pub(super) fn skip_reason(error: &io::Error) -> SkipReason {
+    let is_foreign = error.get_ref().is_some_and(|inner| inner.is::<ForeignRules>());
+    if is_foreign { SkipReason::ForeignRules } else { SkipReason::Unreadable }
+}
+
+/// The users whose rules apply: the caller, root, and one more. Naming a tree trusts its owner with
+/// what is in it.
+struct Owners([u32; 3]);
+
+impl Owners {
+    fn with(owner: u32) -> Self {
+        Self([geteuid().as_raw(), ROOT, owner])
     }
-    false
+
+    fn have(&self, metadata: &Metadata) -> bool {
+        self.0.contains(&metadata.uid())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn shown(above: &RulesAbove) -> Vec<(&[u8], SkipReason)> {
+        above.skipped.iter().map(|report| (report.key.as_ref(), report.reason)).collect()
+    }
+
+    #[test]
+    fn a_repository_of_other_users_is_none() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("a/b");
+        fs::create_dir_all(&root).unwrap();
+        fs::create_dir_all(folder.path().join(EXCLUDE_FILE)).unwrap();
+        let mut above = RulesAbove::default();
+        let others = Owners([u32::MAX; 3]);
+        assert_eq!(above.repository(&root, &others).unwrap(), None);
+        assert_eq!(shown(&above), [(&b"../../.git"[..], SkipReason::ForeignRules)]);
+        let ours = Owners::with(ROOT);
+        let found = above.repository(&root, &ours).unwrap();
+        assert_eq!(found, root.ancestors().nth(2));
+        // Nor are their rules read. A folder instead of a file has none.
+        let around = root.parent().unwrap();
+        fs::write(around.join(RULES_FILE), "b").unwrap();
+        let mut above = RulesAbove::default();
+        above.read(&root, around, RULES_FILE, &others).unwrap();
+        assert_eq!(
+            (above.sets.len(), shown(&above)),
+            (0, vec![(&b"../.gitignore"[..], SkipReason::ForeignRules)])
+        );
+        above.read(&root, around, RULES_FILE, &ours).unwrap();
+        above.read(&root, around, EXCLUDE_FILE, &ours).unwrap();
+        assert_eq!((above.sets.len(), above.skipped.len()), (1, 1));
+    }
 }

@@ -2,6 +2,7 @@
 
 mod exclusions;
 mod listing;
+mod rules;
 mod survey;
 mod walk;
 
@@ -12,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ignore::gitignore::Gitignore;
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position, Quantity,
@@ -23,8 +23,9 @@ use crate::io::{blocking, io_error, open_source};
 use crate::remainder::Remainder;
 use crate::split::{even_cuts, nearest_cut};
 use crate::walk_cache::WalkCache;
-use exclusions::{Identities, Identity};
+use exclusions::{Identities, Identity, RulesAbove};
 use listing::{Listed, Listing, path_below};
+use rules::RuleSet;
 use survey::{Survey, survey};
 use walk::{Gaps, Walk};
 
@@ -48,7 +49,10 @@ pub struct TreeOptions {
     /// name, by device and inode, and are never opened.
     pub state_folders: Vec<PathBuf>,
     /// Whether to skip `.git`, and what `.gitignore` files and the `info/exclude` of the repository
-    /// exclude. Files above the root count as well.
+    /// exclude. Files above the root count as well, if they and the repository belong to the
+    /// caller, to root or to the owner of the tree. In a folder with a sticky bit, only files of
+    /// the caller, of root and of its owner count. A file of more than 1 MiB, or with too many or
+    /// too long patterns, is skipped with a report.
     pub respect_gitignore: bool,
 }
 
@@ -78,7 +82,7 @@ struct Tree {
     root: PathBuf,
     forbidden: Identities,
     /// The rules from above the root, if rules are respected.
-    rules_above: Option<Vec<Gitignore>>,
+    rules_above: Option<RulesAbove>,
     listed_at_ms: Option<u64>,
 }
 
@@ -189,7 +193,7 @@ impl Tree {
     /// it, the nearest first.
     fn ignores<'r>(
         &'r self,
-        inside: impl Iterator<Item = &'r Gitignore>,
+        inside: impl Iterator<Item = &'r RuleSet>,
         key: &[u8],
         is_folder: bool,
     ) -> bool {
@@ -199,7 +203,7 @@ impl Tree {
         let key = key.strip_suffix(b"/").unwrap_or(key);
         let is_repository = key == b".git" || key.ends_with(b"/.git");
         let path = || path_below(&self.root, key);
-        is_repository || exclusions::ignores(inside.chain(above), &path(), is_folder)
+        is_repository || rules::ignores(inside.chain(&above.sets), &path(), is_folder)
     }
 
     fn page(

@@ -9,6 +9,7 @@ use super::Tree;
 use super::exclusions::Identity;
 use super::exclusions::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
+use super::rules::MEMORY_MAX;
 use crate::remainder::Remainder;
 use crate::split::Piece;
 
@@ -51,6 +52,8 @@ struct Surveyor<'t> {
     nodes: Vec<Node>,
     unopened: VecDeque<usize>,
     budget: usize,
+    /// Memory of all rules, which are kept to the end. Ends the survey like the budget.
+    rules_memory: usize,
     /// Opened folders with files.
     with_files: u64,
     items: u64,
@@ -68,6 +71,7 @@ pub(super) fn survey(tree: &Tree, remainder: &Remainder, budget: usize) -> Surve
         nodes: vec![root],
         unopened: VecDeque::from([0]),
         budget,
+        rules_memory: 0,
         with_files: 0,
         items: 0,
         bytes: 0,
@@ -96,7 +100,8 @@ impl Surveyor<'_> {
         if self.tree.rules_above.is_some()
             && let Some(node) = self.nodes.get_mut(folder)
         {
-            node.rules = exclusions::of_folder(&path).unwrap_or_default();
+            node.rules = exclusions::of_folder(&path, MEMORY_MAX).unwrap_or_default();
+            self.rules_memory += node.rules.as_ref().map_or(0, |rules| rules.memory);
         }
         let before = self.items;
         // In a folder larger than the budget, every n-th entry stands for its neighbours.
@@ -112,7 +117,8 @@ impl Surveyor<'_> {
             children.extend(self.add(folder, key, kind, together));
         }
         self.with_files += u64::from(self.items > before);
-        self.budget = self.budget.saturating_sub(children.len().max(1));
+        let is_full = self.rules_memory >= MEMORY_MAX;
+        self.budget = if is_full { 0 } else { self.budget.saturating_sub(children.len().max(1)) };
         if let Some(node) = self.nodes.get_mut(folder) {
             node.content = Content::Opened(children);
         }

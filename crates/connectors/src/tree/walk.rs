@@ -10,6 +10,7 @@ use shardwright_worker::connector::{ConnectorError, SkipReason, SkipReports};
 use super::exclusions::Identity;
 use super::exclusions::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
+use super::rules::MEMORY_MAX;
 use super::{KEY_SPACE_END, Tree};
 use crate::io::{io_error, is_failing_part, may_pass};
 use crate::remainder::Remainder;
@@ -73,11 +74,14 @@ impl Walk {
         gaps: &mut Gaps<'_>,
     ) -> Result<Self, ConnectorError> {
         let mut walk = Self { folders: Vec::new(), remainder };
-        let root =
-            open_folder(tree, &[], &walk.remainder, gaps).map_err(io_error("list", &tree.shown))?;
+        let root = open_folder(tree, &[], &walk.remainder, MEMORY_MAX, gaps)
+            .map_err(io_error("list", &tree.shown))?;
         match root {
             Some(folder) => walk.folders.push(folder),
             None => return Err(ConnectorError::StateFolder { path: tree.shown.clone() }),
+        }
+        for report in tree.rules_above.iter().flat_map(|above| &above.skipped) {
+            gaps.skipped.add(&report.key, report.reason, report.detail.clone());
         }
         Ok(walk)
     }
@@ -110,7 +114,12 @@ impl Walk {
 
     /// Approximate memory of the walk, in bytes.
     pub(super) fn footprint(&self) -> usize {
-        self.folders.iter().map(|folder| folder.prefix.len() + folder.listing.footprint()).sum()
+        let of_folder = |folder: &Folder| folder.prefix.len() + folder.listing.footprint();
+        self.folders.iter().map(of_folder).sum::<usize>() + self.rules_memory()
+    }
+
+    fn rules_memory(&self) -> usize {
+        self.folders.iter().filter_map(|folder| folder.rules.as_ref()).map(|one| one.memory).sum()
     }
 
     /// Counts the listed and unread files and folders below the end of `remainder`. Samples up to
@@ -155,7 +164,8 @@ impl Walk {
         if self.ignores(tree, prefix, true) {
             return Ok(());
         }
-        match open_folder(tree, prefix, &self.remainder, gaps) {
+        let room = MEMORY_MAX.saturating_sub(self.rules_memory());
+        match open_folder(tree, prefix, &self.remainder, room, gaps) {
             Ok(Some(folder)) => self.folders.push(folder),
             Ok(None) => gaps.skipped.add(prefix, SkipReason::State, None),
             Err(error) => skip_or_fail(tree, prefix, error, gaps)?,
@@ -204,11 +214,13 @@ impl Walk {
     }
 }
 
-/// Lists a folder and reads its rules. None if it may not be opened.
+/// Lists a folder and reads its rules, which take at most `room` bytes. None if it may not be
+/// opened.
 fn open_folder(
     tree: &Tree,
     prefix: &[u8],
     remainder: &Remainder,
+    room: usize,
     gaps: &mut Gaps<'_>,
 ) -> io::Result<Option<Folder>> {
     // Without the `/`, with which the system would follow a link.
@@ -217,15 +229,15 @@ fn open_folder(
     let Listed::Entries(listing) = (tree.list)(&path, prefix, remainder, &tree.forbidden)? else {
         return Ok(None);
     };
-    let rules = if tree.rules_above.is_some() { rules(&path, prefix, gaps)? } else { None };
+    let rules = if tree.rules_above.is_some() { rules(&path, prefix, room, gaps)? } else { None };
     Ok(Some(Folder { prefix: prefix.to_vec(), listing, next: 0, rules }))
 }
 
-fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
-    match exclusions::of_folder(path) {
+fn rules(path: &Path, prefix: &[u8], room: usize, gaps: &mut Gaps<'_>) -> io::Result<Rules> {
+    match exclusions::of_folder(path, room) {
         Err(error) if gaps.is_skipped(&error) => {
             let key = [prefix, b".gitignore"].concat();
-            gaps.skipped.add(&key, SkipReason::Unreadable, Some(error.to_string()));
+            gaps.skipped.add(&key, exclusions::skip_reason(&error), Some(error.to_string()));
             Ok(None)
         }
         result => result,

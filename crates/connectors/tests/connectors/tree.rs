@@ -378,3 +378,64 @@ fn trees_with_any_names_conform() {
     });
     outcome.unwrap();
 }
+
+/// Keys of a tree that respects rules, and the skipped entries as text.
+async fn by_rules(root: &Path) -> (Vec<Vec<u8>>, Vec<String>) {
+    let options = TreeOptions { respect_gitignore: true, ..TreeOptions::default() };
+    let tree = TreeConnector::open_with(root, options).await.unwrap();
+    let (items, skipped) = everything(&tree).await;
+    let shown = skipped.iter().map(|report| {
+        let key = String::from_utf8_lossy(&report.key);
+        format!("{key} {:?} {}", report.reason, report.detail.as_deref().unwrap_or_default())
+    });
+    (keys(&items).into_iter().map(<[u8]>::to_vec).collect(), shown.collect())
+}
+
+#[tokio::test]
+async fn too_large_rules_are_reported_and_not_applied() {
+    let refused = "Unreadable its rules do not apply, because it has";
+    let with = |line: &str, times| format!("*.log\n{}", format!("{line}\n").repeat(times));
+    let comments = with(&"#".repeat(1_023), 1_024);
+    // Together too large, each alone not.
+    let half = with(&"*?".repeat(400), 14);
+    for (place, text, expected) in [
+        ("", &comments, Some("more than 1 MiB")),
+        ("", &comments[..1 << 20].to_owned(), None),
+        ("", &with(&"{".repeat(1_025), 1), Some("a pattern of more than 1,024 bytes")),
+        ("", &with(&"n".repeat(1_024), 1), None),
+        ("", &with(&"?".repeat(1_000), 22), Some("too many patterns")),
+        ("", &with("x", 31_000), Some("too many patterns")),
+        ("a/", &half, Some("too many patterns")),
+        ("", &half, None),
+    ] {
+        let folder = TempDir::new().unwrap();
+        write(folder.path(), b"a/b.log", 1);
+        if !place.is_empty() {
+            fs::write(folder.path().join(".gitignore"), half.replace("*.log\n", "")).unwrap();
+        }
+        fs::write(folder.path().join(place).join(".gitignore"), text).unwrap();
+        let (keys, skipped) = by_rules(folder.path()).await;
+        let has_log = keys.iter().any(|key| key.ends_with(b".log"));
+        assert_eq!(has_log, expected.is_some(), "{expected:?} {skipped:?}");
+        let line = expected.map(|what| format!("{place}.gitignore {refused} {what}"));
+        assert_eq!(skipped.len(), usize::from(line.is_some()), "{skipped:?}");
+        assert!(line.is_none_or(|line| skipped[0].starts_with(&line)), "{skipped:?}");
+    }
+}
+
+#[tokio::test]
+async fn rules_above_are_read_in_a_repository_only() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("above/root");
+    write(&root, b"b.log", 1);
+    let above = folder.path().join("above/.gitignore");
+    // Not a regular expression, because it is nested too deeply.
+    fs::write(&above, format!("*.log\n{}{}", "{a,".repeat(300), "}".repeat(300))).unwrap();
+    assert_eq!(by_rules(&root).await, (vec![b"b.log".to_vec()], vec![]));
+    fs::create_dir(folder.path().join(".git")).unwrap();
+    let (keys, skipped) = by_rules(&root).await;
+    assert_eq!((keys.len(), skipped.len()), (1, 1));
+    assert!(skipped[0].starts_with("../.gitignore Unreadable "), "{skipped:?}");
+    fs::write(&above, "*.log\n").unwrap();
+    assert_eq!(by_rules(&root).await, (vec![], vec![]));
+}

@@ -38,6 +38,8 @@ pub enum SkipReason {
     State,
     /// A placeholder for a folder in an object store.
     FolderMarker,
+    /// A file of another user with rules, which do not apply.
+    ForeignRules,
 }
 
 /// The skip reports of one page: the first of each reason, and a count per reason.
