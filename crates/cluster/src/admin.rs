@@ -3,6 +3,8 @@
 //! A request is stored at once, with or without a leader. Like the leader's writes it follows one
 //! version of the targets, so neither overwrites the other. The second writer decides again.
 
+use std::convert::Infallible;
+
 use shardwright_contracts::{InfraError, LogicalTime, ShardId};
 use shardwright_engine::codec::Record;
 use shardwright_engine::transact::{self, Decided, Decision, Driver, Read, Settled, Transaction};
@@ -12,7 +14,7 @@ use shardwright_placement::ops::{reassign, unpin};
 use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};
 use shardwright_store::{Commit, Expect, Revision};
 
-use super::error::AdminError;
+use super::error::{AdminError, Gone};
 use super::handle::Cluster;
 use super::shared::Core;
 use super::targets::{Basis, Writing};
@@ -58,9 +60,14 @@ impl Cluster {
     ///
     /// The order applies to the address until it is revoked. A node that restarts or rejoins gets
     /// no shards.
-    pub async fn set_drained(&self, node: &NodeAddress, drained: bool) -> Result<bool, InfraError> {
+    pub async fn set_drained(
+        &self,
+        node: &NodeAddress,
+        drained: bool,
+    ) -> Result<bool, AdminError<Infallible>> {
         let key = ClusterKey::Drain(node.clone());
-        self.core.driver.transact(&mut Draining { core: &self.core, key, drained }).await
+        let mut draining = Draining { core: &self.core, key, drained, gone: None };
+        self.core.driver.transact(&mut draining).await
     }
 
     /// Changes targets as `decide` returns, and retries up to a limit if other writers interfere.
@@ -78,18 +85,27 @@ impl Cluster {
     }
 }
 
+impl Core {
+    /// Why a request may not be decided again, if its commit was not stored.
+    fn gone(&self, settled: &Settled) -> Option<Gone> {
+        let Settled::Conflict(conflict) = settled else { return None };
+        self.learn_existence(conflict).err()
+    }
+}
+
 /// Sets or removes the mark that a node is to be emptied.
 struct Draining<'c> {
     core: &'c Core,
     key: ClusterKey,
     drained: bool,
+    gone: Option<Gone>,
 }
 
 impl Transaction for Draining<'_> {
     type Basis = Expect;
     type Answer = bool;
     type Output = bool;
-    type Error = InfraError;
+    type Error = AdminError<Infallible>;
 
     fn operation(&self) -> Operation {
         ADMIN
@@ -100,7 +116,10 @@ impl Transaction for Draining<'_> {
         Ok((self.core.lock().expect(&self.key), read))
     }
 
-    async fn decide(&mut self, found: &Expect) -> Decided<bool, InfraError> {
+    async fn decide(&mut self, found: &Expect) -> Decided<bool, AdminError<Infallible>> {
+        if let Some(gone) = self.gone.take() {
+            return Ok(Decision::Refuse(gone.into()));
+        }
         let key = self.core.keys.key(&self.key);
         let commit = self.core.existence.get().compare_in(&self.core.keys, Commit::builder());
         let commit = commit.expect(key.clone(), *found);
@@ -111,6 +130,10 @@ impl Transaction for Draining<'_> {
             }
             (false, Expect::At(_)) => Decision::Commit(commit.delete(key), true),
         })
+    }
+
+    fn not_stored(&mut self, _: bool, settled: &Settled) {
+        self.gone = self.core.gone(settled);
     }
 
     fn finish(&mut self, _: Expect, is_new: bool, stored: Option<(&Commit, Revision)>) -> bool {

@@ -137,6 +137,34 @@ pub enum JoinError {
     Store(#[from] InfraError),
 }
 
+/// The cluster that a process opened does not exist any more, or its records cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    BeingDeleted,
+    Deleted,
+    Store(InfraError),
+}
+
+impl From<Gone> for JoinError {
+    fn from(gone: Gone) -> Self {
+        match gone {
+            Gone::BeingDeleted => Self::BeingDeleted,
+            Gone::Deleted => Self::Deleted,
+            Gone::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl<R> From<Gone> for AdminError<R> {
+    fn from(gone: Gone) -> Self {
+        match gone {
+            Gone::BeingDeleted => Self::BeingDeleted,
+            Gone::Deleted => Self::Deleted,
+            Gone::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 /// Error of claiming a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardClaimError {
@@ -220,6 +248,12 @@ pub enum AdminError<R> {
     /// The stored state of the shard, or the header of the targets, cannot be read.
     #[error("the stored state of the shard or of the targets cannot be read")]
     Unreadable,
+    /// The cluster is being deleted.
+    #[error("the cluster is being deleted")]
+    BeingDeleted,
+    /// The cluster was deleted, or created again with other numbers, since it was opened.
+    #[error("the cluster was deleted after this process opened it")]
+    Deleted,
     /// The store failed.
     #[error(transparent)]
     Store(InfraError),

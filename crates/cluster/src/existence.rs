@@ -2,9 +2,9 @@
 //!
 //! Two records decide it. The plan record exists from the creation to the last commit of a
 //! deletion. The deletion record is written by every deletion, also by an unfinished one, and
-//! remains after it. A join compares both at the revisions that show the cluster, so a deleted
-//! cluster gets no members. A text cluster of another program may have no plan record. Its deletion
-//! changes the deletion record all the same.
+//! remains after it. A join and a drain compare both at the revisions that show the cluster, so a
+//! deleted cluster gets no members. A text cluster of another program may have no plan record. Its
+//! deletion changes the deletion record all the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use shardwright_store::{
     AnyStore, Commit, CommitBuilder, Conflict, Expect, Key, Revision, Store, Versioned,
 };
 
-use super::error::{ClusterCreateError, ClusterOpenError, JoinError};
+use super::error::{ClusterCreateError, ClusterOpenError, Gone};
 use super::handle::{Cluster, agree, plan_of};
 use super::options::{ClusterOptions, FoundCluster, find};
 use crate::keys::{ClusterKey, ClusterKeys};
@@ -45,7 +45,7 @@ impl Existence {
     }
 
     /// What a commit that compared both has found.
-    fn in_conflict(keys: &ClusterKeys, conflict: &Conflict) -> Result<Self, InfraError> {
+    pub(super) fn in_conflict(keys: &ClusterKeys, conflict: &Conflict) -> Result<Self, InfraError> {
         let found = both(keys).map(|key| {
             let found = conflict.found.iter().find(|(found, _)| *found == key);
             found.and_then(|(_, found)| found.as_ref())
@@ -191,22 +191,22 @@ impl KnownExistence {
         *self.lock()
     }
 
-    /// Adopts what a refused join has found, if the process may still join. A conflict is never
-    /// outdated, unlike a read, so only a conflict shows that a cluster was deleted.
+    /// Adopts what a refused commit has found, if the cluster is still the process's. A conflict is
+    /// never outdated, unlike a read, so only a conflict shows that a cluster was deleted.
     pub(super) fn learn(
         &self,
         keys: &ClusterKeys,
         options: &ClusterOptions,
         conflict: &Conflict,
-    ) -> Result<(), JoinError> {
-        let found = Existence::in_conflict(keys, conflict)?;
+    ) -> Result<(), Gone> {
+        let found = Existence::in_conflict(keys, conflict).map_err(Gone::Store)?;
         let mut known = self.lock();
         let is_same = found == *known;
         if found.is_being_deleted() {
-            return Err(JoinError::BeingDeleted);
+            return Err(Gone::BeingDeleted);
         }
         if !is_same && found.plan.is_none_or(|(plan, _)| plan != plan_of(options)) {
-            return Err(JoinError::Deleted);
+            return Err(Gone::Deleted);
         }
         *known = found;
         Ok(())

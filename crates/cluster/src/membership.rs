@@ -12,7 +12,7 @@ use shardwright_engine::{fault, listing, watch};
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ShardInfo, ops};
 use shardwright_store::{Commit, CommitBuilder, Conflict, Expect, Revision};
 
-use super::error::JoinError;
+use super::error::{Gone, JoinError};
 use super::handle::Cluster;
 use super::session::{KeptSession, Opened, Serving};
 use super::shared::Core;
@@ -114,8 +114,8 @@ impl Core {
         existence.compare_in(&self.keys, commit)
     }
 
-    /// Adopts what a refused join has found of the cluster.
-    fn learn_existence(&self, conflict: &Conflict) -> Result<(), JoinError> {
+    /// Adopts what a refused commit has found of the cluster.
+    pub(super) fn learn_existence(&self, conflict: &Conflict) -> Result<(), Gone> {
         self.existence.learn(&self.keys, &self.options, conflict)
     }
 
@@ -376,7 +376,9 @@ impl Transaction for GateJoin<'_> {
     fn not_stored(&mut self, (): (), settled: &Settled) {
         self.refused = match settled {
             Settled::SessionGone(_) => Some(JoinError::SessionEnded),
-            Settled::Conflict(conflict) => self.core.learn_existence(conflict).err(),
+            Settled::Conflict(conflict) => {
+                self.core.learn_existence(conflict).err().map(Into::into)
+            }
             Settled::Stored(_) | Settled::Overtaken(_) | Settled::Full(_) => None,
         };
     }

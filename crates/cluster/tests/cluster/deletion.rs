@@ -1,10 +1,12 @@
 //! Deleting clusters.
 
+use std::fmt::Debug;
 use std::num::NonZeroU32;
 
 use shardwright_cluster::records::ClusterDeletionRecord;
 use shardwright_cluster::{
-    Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, JoinError, Layout,
+    AdminError, Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, JoinError,
+    Layout,
 };
 use shardwright_contracts::FenceEpoch;
 use shardwright_engine::codec::Record;
@@ -135,6 +137,50 @@ fn a_join_and_a_deletion_exclude_each_other() {
     }
 }
 
+/// A request of an operator either precedes the deletion, or is refused.
+fn exclude_each_other<R, E: Debug>(
+    prepare: impl Fn(&Site),
+    request: impl AsyncFn(&Cluster) -> Result<R, E>,
+    is_refusal: impl Fn(&E) -> bool,
+) {
+    for is_text in [false, true] {
+        let (mut requests, mut refused) = (0, 0);
+        for seed in 0..64 {
+            let site = if is_text { Site::text() } else { Site::new() };
+            prepare(&site);
+            let opened = site.cluster_over(YieldingStore(site.store.clone()));
+            let (options, created) = (site.options(), with_count(&site, 2 * SHARDS));
+            let store = || YieldingStore(site.store.clone());
+            let (requested, recreated) = site.race(seed, request(&opened), async {
+                Cluster::delete(store(), &options).await?;
+                Cluster::create(store(), &created).await.unwrap();
+                Ok::<(), ClusterDeleteError>(())
+            });
+            match requested {
+                Ok(_) => requests += 1,
+                Err(error) => {
+                    assert!(is_refusal(&error), "{error:?}");
+                    refused += 1;
+                }
+            }
+            // The request interfered with the deletion, or left nothing in the new cluster.
+            if recreated.is_ok() {
+                assert_eq!(keys(&site), ["deletion", "plan"].map(|key| own(&site, key)));
+            }
+        }
+        assert!(requests > 0 && refused > 0, "{requests} {refused}");
+    }
+}
+
+const fn is_gone<R>(error: &AdminError<R>) -> bool {
+    matches!(error, AdminError::Deleted | AdminError::BeingDeleted)
+}
+
+#[test]
+fn a_drain_and_a_deletion_exclude_each_other() {
+    exclude_each_other(|_| {}, async |it| it.set_drained(&node("c:1"), true).await, is_gone);
+}
+
 /// Stops a deletion after each of its commits.
 #[test]
 fn an_interrupted_deletion_is_completed_by_the_next() {
@@ -174,6 +220,7 @@ fn an_interrupted_deletion_is_completed_by_the_next() {
 fn a_deletion_that_a_member_outlived_is_undone() {
     for site in [Site::new(), Site::text()] {
         let (a, waiting) = (site.node("a:1"), site.cluster());
+        let draining = site.cluster();
         // A deletion that ended after its first commit. The node joined before it.
         let mark = ClusterDeletionRecord { floor: FenceEpoch::INITIAL, unfinished: true };
         site.put(&own(&site, "deletion"), mark.encode().to_vec());
@@ -182,6 +229,8 @@ fn a_deletion_that_a_member_outlived_is_undone() {
         assert_eq!(delete(&site), Err(ClusterDeleteError::Members(vec![node("a:1")])));
         site.join(&waiting, "b:1");
         site.settle(&[&a]);
+        // A process that has not seen the deletion.
+        assert_eq!(site.run(draining.set_drained(&node("c:1"), true)), Ok(true));
     }
 }
 

@@ -175,6 +175,9 @@ pub(super) fn settled<T, R>(result: Result<T, AdminError<R>>) -> Result<(), Stri
     match result {
         Ok(_) | Err(AdminError::Refused(_)) => Ok(()),
         Err(AdminError::Unreadable) => Err("the cluster's records cannot be decoded".to_owned()),
+        Err(AdminError::BeingDeleted | AdminError::Deleted) => {
+            Err("no process deletes the cluster".to_owned())
+        }
         Err(AdminError::Store(error)) => Err(error.to_string()),
     }
 }
