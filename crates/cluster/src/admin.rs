@@ -79,8 +79,14 @@ impl Cluster {
     where
         D: Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
     {
-        let mut change =
-            TargetChange { core: &self.core, to, rule: decide, overtaken: None, writing: None };
+        let mut change = TargetChange {
+            core: &self.core,
+            to,
+            rule: decide,
+            overtaken: None,
+            gone: None,
+            writing: None,
+        };
         self.core.driver.transact(&mut change).await
     }
 }
@@ -149,6 +155,7 @@ struct TargetChange<'c, F> {
     to: Option<&'c NodeAddress>,
     rule: F,
     overtaken: Option<InfraError>,
+    gone: Option<Gone>,
     writing: Option<Writing>,
 }
 
@@ -174,10 +181,14 @@ where
         if read == Read::Fresh {
             self.core.refresh().await?;
         }
-        Ok((self.core.lock().basis(false, self.to), read))
+        let existence = self.core.existence.get();
+        Ok((self.core.lock().operator_basis(existence, self.to), read))
     }
 
     async fn decide(&mut self, basis: &Basis) -> Decided<TargetVersion, AdminError<R>> {
+        if let Some(gone) = self.gone.take() {
+            return Ok(Decision::Refuse(gone.into()));
+        }
         let update = match (self.rule)(&basis.map, &basis.members, self.core.now()) {
             Ok(update) => update,
             // The refusal may be caused by an earlier attempt that was stored.
@@ -206,6 +217,7 @@ where
         if let Settled::Overtaken(error) = settled {
             self.overtaken = Some(error.clone());
         }
+        self.gone = self.core.gone(settled);
     }
 
     fn finish(

@@ -2,9 +2,10 @@
 //!
 //! Two records decide it. The plan record exists from the creation to the last commit of a
 //! deletion. The deletion record is written by every deletion, also by an unfinished one, and
-//! remains after it. A join and a drain compare both at the revisions that show the cluster, so a
-//! deleted cluster gets no members. A text cluster of another program may have no plan record. Its
-//! deletion changes the deletion record all the same.
+//! remains after it. A join and an operator's write compare both at the revisions that show the
+//! cluster, so a deleted cluster gets no members and no targets. Writes of members compare their
+//! membership instead. A text cluster of another program may have no plan record. Its deletion
+//! changes the deletion record all the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -245,7 +245,7 @@ impl Transaction for Step<'_> {
             self.node.reload_targets().await?;
         }
         let NodeMembership { core, holder, .. } = self.node;
-        let basis = core.lock().basis(true, Some(&holder.address));
+        let basis = core.lock().leader_basis(&holder.address);
         Ok((basis, read))
     }
 

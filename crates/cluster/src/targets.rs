@@ -23,6 +23,7 @@ use shardwright_placement::{
 };
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
 
+use super::existence::Existence;
 use super::shared::Core;
 use super::state::{State, keys_about};
 use crate::keys::ClusterKey;
@@ -37,8 +38,7 @@ pub(super) struct Basis {
     pub(super) leader: Option<NodeInstance>,
     pub(super) observations: LeaderObservations,
     head: Expect,
-    /// Keys that must be unchanged when the targets are written.
-    guards: Vec<Guard>,
+    guards: Guards,
     unreadable: BTreeSet<ClusterKey>,
     chunks: TargetChunks,
 }
@@ -46,7 +46,7 @@ pub(super) struct Basis {
 /// Targets that are being written.
 pub(super) struct Writing {
     update: TargetUpdate,
-    guards: Vec<Guard>,
+    guards: Guards,
     /// The previous targets.
     map: Arc<ShardMap>,
     /// The parts that do not fit into the first commit. Each is a version of its own.
@@ -59,23 +59,43 @@ pub(super) struct Writing {
 
 type Stage = Vec<(ClusterKey, Bytes)>;
 
-/// A key that must be unchanged when targets are written.
-type Guard = (ClusterKey, Expect);
+/// What must be unchanged when targets are written.
+#[derive(Clone)]
+struct Guards {
+    keys: Vec<(ClusterKey, Expect)>,
+    /// The cluster. None for a leader: a cluster with a leader is not deleted.
+    existence: Option<Existence>,
+}
 
 impl State {
-    /// State to decide targets on. When they are written, a leader must still lead, and a node
-    /// named by an operator must still be a member.
-    pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
-        let leader = by_leader.then_some(ClusterKey::Leader);
-        let member = member.map(|node| ClusterKey::Member(node.clone()));
-        let guards = leader.into_iter().chain(member);
+    /// State for a leader to decide targets on. It must still lead when they are written.
+    pub(super) fn leader_basis(&self, leader: &NodeAddress) -> Basis {
+        self.basis([ClusterKey::Leader, ClusterKey::Member(leader.clone())], None)
+    }
+
+    /// State for an operator to decide targets on. When they are written, the cluster must still
+    /// exist, and a node named by the operator must still be a member.
+    pub(super) fn operator_basis(
+        &self,
+        existence: Existence,
+        member: Option<&NodeAddress>,
+    ) -> Basis {
+        self.basis(member.map(|node| ClusterKey::Member(node.clone())), Some(existence))
+    }
+
+    fn basis(
+        &self,
+        guards: impl IntoIterator<Item = ClusterKey>,
+        existence: Option<Existence>,
+    ) -> Basis {
+        let keys = guards.into_iter().map(|key| (key.clone(), self.expect(&key))).collect();
         Basis {
             map: self.shared_map(),
             members: self.shared_members(),
             leader: self.leader(),
             observations: self.observations(),
             head: self.expect(&ClusterKey::TargetHead),
-            guards: guards.map(|key| (key.clone(), self.expect(&key))).collect(),
+            guards: Guards { keys, existence },
             unreadable: self.unreadable_keys(),
             chunks: self.chunks(),
         }
@@ -174,16 +194,20 @@ impl Core {
     }
 
     /// A commit of the header that compares the guards.
-    fn head_commit(&self, guards: &[Guard], head: Expect, header: TargetHeader) -> CommitBuilder {
+    fn head_commit(&self, guards: &Guards, head: Expect, header: TargetHeader) -> CommitBuilder {
         let key = self.keys.key(&ClusterKey::TargetHead);
         let commit = self.guarded(guards).expect(key.clone(), head);
         commit.put(key, TargetHeadRecord { header }.encode())
     }
 
-    fn guarded(&self, guards: &[Guard]) -> CommitBuilder {
-        guards.iter().fold(Commit::builder(), |commit, (key, expected)| {
+    fn guarded(&self, guards: &Guards) -> CommitBuilder {
+        let commit = guards.keys.iter().fold(Commit::builder(), |commit, (key, expected)| {
             commit.expect(self.keys.key(key), *expected)
-        })
+        });
+        match &guards.existence {
+            Some(existence) => existence.compare_in(&self.keys, commit),
+            None => commit,
+        }
     }
 
     /// Divides the changed chunks into parts that each fit into a commit with the header. There is
@@ -247,7 +271,8 @@ impl Core {
         writing: &Writing,
         change: TargetChange,
     ) -> Result<bool, InfraError> {
-        self.driver.transact(&mut TextTarget { core: self, writing, change }).await
+        let mut target = TextTarget { core: self, writing, change, is_gone: false };
+        self.driver.transact(&mut target).await
     }
 }
 
@@ -256,6 +281,8 @@ struct TextTarget<'c> {
     core: &'c Core,
     writing: &'c Writing,
     change: TargetChange,
+    /// Whether the cluster was deleted meanwhile.
+    is_gone: bool,
 }
 
 impl Transaction for TextTarget<'_> {
@@ -274,7 +301,7 @@ impl Transaction for TextTarget<'_> {
 
     async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
         if read == Read::Fresh {
-            let guards = self.writing.guards.iter().map(|(key, _)| key.clone());
+            let guards = self.writing.guards.keys.iter().map(|(key, _)| key.clone());
             let keys = guards.chain([ClusterKey::Shard(self.change.shard)]);
             self.core.reload(WRITE, keys).await?;
         }
@@ -290,7 +317,8 @@ impl Transaction for TextTarget<'_> {
             return Ok(Decision::Answer(false));
         };
         let is_other = (before.target, before.flags) != (now.target, now.flags);
-        if is_other || guards.iter().any(|(key, expected)| state.expect(key) != *expected) {
+        let has_changed = |(key, expected): &_| state.expect(key) != *expected;
+        if self.is_gone || is_other || guards.keys.iter().any(has_changed) {
             return Ok(Decision::Answer(false));
         }
         let Target { node, flags, .. } = self.change.target.clone();
@@ -300,6 +328,13 @@ impl Transaction for TextTarget<'_> {
             .expect(core.keys.key(&key), state.expect(&key))
             .put(core.keys.key(&key), text.to_string());
         Ok(Decision::Commit(commit, true))
+    }
+
+    fn not_stored(&mut self, _: bool, settled: &Settled) {
+        if let (Settled::Conflict(conflict), Some(ours)) = (settled, self.writing.guards.existence)
+        {
+            self.is_gone = Existence::in_conflict(&self.core.keys, conflict) != Ok(ours);
+        }
     }
 
     fn finish(&mut self, (): (), is_written: bool, stored: Option<(&Commit, Revision)>) -> bool {

@@ -8,12 +8,12 @@ use shardwright_cluster::{
     AdminError, Cluster, ClusterCreateError, ClusterDeleteError, ClusterOpenError, JoinError,
     Layout,
 };
-use shardwright_contracts::FenceEpoch;
+use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_engine::codec::Record;
 
 use crate::existence::{create, delete, keys, use_and_leave, with_count};
 use crate::flaky::{FlakyStore, Reaction, YieldingStore};
-use crate::site::{SHARDS, Site, node};
+use crate::site::{SHARDS, Site, node, shard};
 
 /// Key of one of the cluster's own records.
 fn own(site: &Site, key: &str) -> String {
@@ -177,6 +177,25 @@ const fn is_gone<R>(error: &AdminError<R>) -> bool {
 }
 
 #[test]
+fn a_freeze_and_a_deletion_exclude_each_other() {
+    exclude_each_other(|_| {}, async |it| it.set_frozen(true).await, is_gone);
+}
+
+#[test]
+fn an_unpin_and_a_deletion_exclude_each_other() {
+    let prepare = |site: &Site| {
+        let a = site.node("a:1");
+        site.settle(&[&a]);
+        site.run(a.cluster().pin(shard(3), None)).unwrap();
+        site.run(a.leave()).unwrap();
+    };
+    // As text, only the header may be stored.
+    let is_partly = |error: &_| matches!(error, AdminError::Store(InfraError::Unknown { .. }));
+    let is_refusal = |error: &_| is_gone(error) || is_partly(error);
+    exclude_each_other(prepare, async |it| it.unpin(shard(3)).await, is_refusal);
+}
+
+#[test]
 fn a_drain_and_a_deletion_exclude_each_other() {
     exclude_each_other(|_| {}, async |it| it.set_drained(&node("c:1"), true).await, is_gone);
 }
@@ -220,7 +239,7 @@ fn an_interrupted_deletion_is_completed_by_the_next() {
 fn a_deletion_that_a_member_outlived_is_undone() {
     for site in [Site::new(), Site::text()] {
         let (a, waiting) = (site.node("a:1"), site.cluster());
-        let draining = site.cluster();
+        let (draining, freezing) = (site.cluster(), site.cluster());
         // A deletion that ended after its first commit. The node joined before it.
         let mark = ClusterDeletionRecord { floor: FenceEpoch::INITIAL, unfinished: true };
         site.put(&own(&site, "deletion"), mark.encode().to_vec());
@@ -229,8 +248,9 @@ fn a_deletion_that_a_member_outlived_is_undone() {
         assert_eq!(delete(&site), Err(ClusterDeleteError::Members(vec![node("a:1")])));
         site.join(&waiting, "b:1");
         site.settle(&[&a]);
-        // A process that has not seen the deletion.
+        // Processes that have not seen the deletion.
         assert_eq!(site.run(draining.set_drained(&node("c:1"), true)), Ok(true));
+        site.run(freezing.set_frozen(true)).unwrap();
     }
 }
 
