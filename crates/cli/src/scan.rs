@@ -1,8 +1,8 @@
 //! The handler of a scan, and the report of its findings.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::fs::{File, Permissions};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -102,9 +102,27 @@ fn write_report(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
         return write_atomically(file, bytes, mode);
     }
     let mut options = File::options();
-    let opened = options.write(true).create(true).truncate(true).mode(mode).open(file);
-    let written = opened.and_then(|mut file| file.write_all(bytes));
+    // The file is truncated only after its permissions were limited.
+    let opened = options.write(true).create(true).truncate(false).mode(mode).open(file);
+    let written = opened.and_then(|mut file| {
+        limit_mode(&file, mode)?;
+        file.write_all(bytes)
+    });
     written.with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Empties a regular file, with at most these permissions.
+fn limit_mode(file: &File, mode: u32) -> io::Result<()> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Ok(());
+    }
+    let given = found.permissions().mode();
+    let limited = given & !0o777 | given & mode;
+    if limited != given {
+        file.set_permissions(Permissions::from_mode(limited))?;
+    }
+    file.set_len(0)
 }
 
 fn is_new_or_regular(file: &Path) -> bool {

@@ -46,6 +46,26 @@ fn report_follows_a_link_and_keeps_it() {
 }
 
 #[test]
+fn secrets_behind_a_link_are_closed_to_other_users() {
+    let site = Site::with_files(2);
+    let (link, target) = (site.path("link"), site.path("target"));
+    symlink(&target, &link).unwrap();
+    let long = "old ".repeat(10_000);
+    for (shows_secrets, given, kept) in
+        [(false, 0o644, 0o644), (true, 0o644, 0o640), (true, 0o600, 0o600)]
+    {
+        fs::write(&target, &long).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(given)).unwrap();
+        let scan = ["scan", "data", "--format", "sarif", "--report", "link", "--show-secrets"];
+        site.expect(0, &scan[..scan.len() - usize::from(!shows_secrets)]);
+        site.expect(0, &["gc", "--keep-days", "0"]);
+        assert_eq!(mode(&target), kept, "{given:o}, {shows_secrets}");
+        let report = fs::read_to_string(&target).unwrap();
+        serde_json::from_str::<serde_json::Value>(&report).unwrap();
+    }
+}
+
+#[test]
 fn report_replaces_no_socket() {
     let site = Site::with_files(1);
     let path = site.path("socket");
