@@ -90,12 +90,16 @@ pub fn random() -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn random_numbers_depend_on_no_seed_of_the_process() {
-        let drawn = || {
-            fastrand::seed(7);
-            [random(), random()]
-        };
-        assert_ne!(drawn(), drawn());
+    #[tokio::test]
+    async fn random_numbers_depend_on_no_seed_of_the_process() {
+        let env = TokioEnv::current().unwrap();
+        let draw: [&dyn Fn() -> u64; 2] = [&random, &|| env.random()];
+        for draw in draw {
+            let drawn = || {
+                fastrand::seed(7);
+                draw()
+            };
+            assert_ne!(drawn(), drawn());
+        }
     }
 }
