@@ -106,6 +106,8 @@ impl ObjectType for Handle {
 struct Within {
     env: PausedEnv,
     host: OnceLock<Weak<ObjectHost>>,
+    /// Whether all shards of other nodes are moving, and all other nodes leaving.
+    others_leave: AtomicBool,
 }
 
 impl Caller for Within {
@@ -114,11 +116,11 @@ impl Caller for Within {
     }
 
     fn is_moving(&self, _shard: ShardId) -> bool {
-        false
+        self.others_leave.load(Ordering::Relaxed)
     }
 
     fn is_leaving(&self, _node: &str) -> bool {
-        false
+        self.others_leave.load(Ordering::Relaxed)
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
@@ -132,7 +134,7 @@ struct World {
     probe: Arc<Probe>,
     serves: Arc<AtomicBool>,
     notice_log: Arc<NoticeLog>,
-    _caller: Arc<Within>,
+    caller: Arc<Within>,
 }
 
 fn fence(raw: u64) -> Option<FenceEpoch> {
@@ -156,7 +158,11 @@ fn world_with(options: HostOptions, auto_load: &[AutoLoad]) -> World {
     });
     let serves = Arc::new(AtomicBool::new(true));
     let serving = Arc::clone(&serves);
-    let within = Arc::new(Within { env: env.clone(), host: OnceLock::new() });
+    let within = Arc::new(Within {
+        env: env.clone(),
+        host: OnceLock::new(),
+        others_leave: AtomicBool::new(false),
+    });
     let caller: Arc<dyn Caller> = within.clone();
     let num_shards = ShardCount::try_new(64).unwrap();
     let held = HeldLimits { calls: Share { all: 2, peer: 2 }, ..HeldLimits::GATE };
@@ -174,7 +180,7 @@ fn world_with(options: HostOptions, auto_load: &[AutoLoad]) -> World {
     }));
     assert!(within.host.set(Arc::downgrade(&host)).is_ok());
     host.slot(shard()).unwrap().take(fence(7));
-    World { host, probe, serves, notice_log, _caller: within }
+    World { host, probe, serves, notice_log, caller: within }
 }
 
 fn shard() -> ShardId {

@@ -117,19 +117,54 @@ async fn a_call_that_waits_for_a_transition_takes_a_queue_slot() {
     assert!(one.await.unwrap().is_ok() && other.await.unwrap().is_ok());
 }
 
+/// A call to the draining shard that claims to be part of a call of another object.
+fn claiming(id: &str) -> Call {
+    let link = ObjectKey::new("Probe", ObjectId::parse(id).unwrap());
+    Call { chain: Chain::new([link]), ..call("shard#5/y", "count") }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_chain_of_calls_that_never_began_admits_nothing() {
     let world = world(HostOptions::default());
     let running = world.begin(call("shard#5/x", "block")).await;
     world.slot().set_admitting(false);
-    let claiming = |id: &str| {
-        let link = ObjectKey::new("Probe", ObjectId::parse(id).unwrap());
-        Call { chain: Chain::new([link]), ..call("shard#5/y", "count") }
-    };
-    let invented = world.begin(claiming("shard#5/z")).await;
-    assert!(!invented.is_finished(), "no call of the object runs");
+    world.host.own_slot().set_admitting(false);
+    // Other shards and nodes count only for objects that are not here.
+    world.caller.others_leave.store(true, Ordering::Relaxed);
+    for invented in ["shard#5/z", "a:1/x"] {
+        let invented = world.begin(claiming(invented)).await;
+        assert!(!invented.is_finished(), "no call of the object runs");
+        invented.abort();
+        assert!(invented.await.is_err());
+    }
     let nested = world.begin(claiming("shard#5/x")).await;
     assert_eq!(nested.await.unwrap().unwrap(), "1");
     world.probe.gate.add_permits(1);
     assert!(running.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_counts_elsewhere_only_where_objects_leave() {
+    let world = world(HostOptions::default());
+    let running = world.begin(call("shard#5/x", "block")).await;
+    world.slot().set_admitting(false);
+    // Objects in a shard of another node, and of another node itself.
+    let elsewhere = ["shard#9/x", "b:1/x"];
+    let held = async || {
+        for id in elsewhere {
+            let held = world.begin(claiming(id)).await;
+            assert!(!held.is_finished(), "{id}");
+            held.abort();
+            assert!(held.await.is_err());
+        }
+    };
+    held().await;
+    world.caller.others_leave.store(true, Ordering::Relaxed);
+    for id in elsewhere {
+        assert!(world.begin(claiming(id)).await.await.unwrap().is_ok(), "{id}");
+    }
+    world.probe.gate.add_permits(1);
+    assert!(running.await.unwrap().is_ok());
+    // Without a running call in the shard, no call can wait for it.
+    held().await;
 }
