@@ -50,9 +50,6 @@ pub enum StoreAddress {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The text names no store.
-    #[error("{0}")]
-    Address(String),
     /// The folder cannot be used.
     #[error(transparent)]
     File(#[from] file::FileOpenError),
@@ -69,12 +66,6 @@ pub enum ConnectError {
         /// The failure.
         source: StoreError,
     },
-}
-
-/// Opens the store at a URL, like `file:state` or `etcd://127.0.0.1:2379`.
-pub async fn connect(url: &str) -> Result<AnyStore, ConnectError> {
-    let address: StoreAddress = url.parse().map_err(ConnectError::Address)?;
-    address.with_trusted(TrustedFolders::from_env()).connect(None).await
 }
 
 impl StoreAddress {
@@ -275,9 +266,10 @@ mod tests {
     async fn a_file_url_opens_a_store() {
         use crate::store::Store;
         let folder = tempfile::tempdir().unwrap();
-        let store = connect(&format!("file:{}", folder.path().display())).await.unwrap();
+        let address = format!("file:{}", folder.path().display()).parse::<StoreAddress>().unwrap();
+        let store = address.connect(None).await.unwrap();
         let again = AnyStore::new(store.clone());
         assert_eq!(again.limits(), store.limits());
-        assert!(connect("redis://a").await.is_err());
+        assert!(address.exists());
     }
 }

@@ -31,7 +31,7 @@ mod store;
 pub mod testing;
 mod watch;
 
-pub use address::{ConnectError, StoreAddress, connect};
+pub use address::{ConnectError, StoreAddress};
 pub use any::AnyStore;
 pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
