@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod etcd;
+pub(crate) mod items;
 pub(crate) mod listen;
 pub(crate) mod run;
 pub(crate) mod runs;

@@ -1,11 +1,14 @@
 //! Comparing an existing run with the requested one.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
 use shardwright_coordination::RunName;
 
 use crate::description::{Description, Mode, Results};
 use crate::interface::Interface;
 use crate::options::JobOptions;
-use crate::readable::command_line;
+use crate::readable::quoted;
 use crate::source::Source;
 
 /// The request, as far as a run can differ from it.
@@ -84,8 +87,9 @@ fn differing_work(begun: &Description, options: &JobOptions) -> Vec<String> {
         (Mode::Scan { .. }, _) => differing.push("by `shardwright scan`".to_owned()),
         (had, has) => {
             if command != options.command {
-                differing.push(format!("with another command (`{}`)", command_line(&command)));
+                differing.push(format!("with another command (`{}`)", begun.command_line()));
             }
+            differing.extend(differing_placeholders(begun, options));
             match (had, has) {
                 (Mode::Batch { size, .. }, Mode::Batch { size: same, .. }) if size == same => {}
                 (Mode::Batch { size, .. }, _) => differing.push(format!("with --batch {size}")),
@@ -100,6 +104,15 @@ fn differing_work(begun: &Description, options: &JobOptions) -> Vec<String> {
         }
     }
     differing
+}
+
+/// A run of an earlier version knows fewer placeholders, and keeps them. That is no difference.
+fn differing_placeholders(begun: &Description, options: &JobOptions) -> Option<String> {
+    match (begun.placeholders.unusual_item(), options.placeholders.unusual_item()) {
+        (had, has) if had == has => None,
+        (Some(item), _) => Some(format!("with -I {}", quoted(&OsString::from_vec(item)))),
+        (None, _) => Some("without -I".to_owned()),
+    }
 }
 
 fn flag(differing: &mut Vec<String>, flag: &str, begun: bool, requested: bool) {

@@ -63,12 +63,15 @@ pub fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
     Ok(std::fs::canonicalize(folder)?)
 }
 
-/// Checks a request before anything is created: whether the source can be read, and does not
-/// contain the state or the results.
+/// Checks a request before anything is created: whether its command can be run, and whether the
+/// source can be read and does not contain the state or the results.
 pub async fn check(store: &StoreAddress, options: &JobOptions) -> anyhow::Result<()> {
     let state = future_path(store.state_folder())?;
     let results = requested_results(options)?;
-    let Some(source) = Source::without_stdin(options)? else { return Ok(()) };
+    let source = Source::without_stdin(options)?;
+    #[cfg(feature = "commands")]
+    crate::command::check(options, source.as_ref())?;
+    let Some(source) = source else { return Ok(()) };
     source.ensure_apart(&state)?;
     if let Some(results) = &results {
         source.ensure_without(results)?;
@@ -409,8 +412,10 @@ fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     };
     let identity = serde_json::to_vec(source).unwrap_or_default();
     let mode = serde_json::to_vec(&options.mode).unwrap_or_default();
-    let dispatch = [u8::from(options.at_dispatch)];
-    let mut parts: Vec<&[u8]> = vec![&identity, &mode, &dispatch];
+    // What every run has had so far, and what differs from it.
+    let mut settings = vec![u8::from(options.at_dispatch)];
+    settings.extend(options.placeholders.unusual_item().unwrap_or_default());
+    let mut parts: Vec<&[u8]> = vec![&identity, &mode, &settings];
     parts.extend(options.command.iter().map(|part| part.as_encoded_bytes()));
     readable_name(&shown, &parts)
 }

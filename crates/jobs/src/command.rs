@@ -1,19 +1,52 @@
 //! The handler of a run of the command line.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::RunId;
 use shardwright_process::scan::ScanHandler;
 use shardwright_process::{
-    BatchInput, PersistentProcess, ProcessGuard, ProcessPerBatch, ProcessPerItem, Template,
+    BatchInput, PersistentProcess, Placeholders, ProcessGuard, ProcessPerBatch, ProcessPerItem,
+    Template,
 };
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outcome};
 
 use crate::description::{Description, Mode};
+use crate::options::JobOptions;
 use crate::output::Output;
 use crate::source::Source;
+
+/// Checks the command of a new run, before anything is created. Without a source, the items are
+/// rows from stdin.
+pub(crate) fn check(options: &JobOptions, source: Option<&Source>) -> anyhow::Result<()> {
+    if matches!(options.mode, Mode::Scan { .. } | Mode::Library) {
+        return Ok(());
+    }
+    let template = template(&options.command, &options.placeholders, options.mode)?;
+    anyhow::ensure!(
+        !template.needs_row_numbers() || source.is_none_or(Source::has_row_numbers),
+        "{{#}} stands for the row number, and the items of this source are no rows; leave it out, \
+         or use `--lines`"
+    );
+    Ok(())
+}
+
+/// Checks a command.
+fn template(
+    command: &[OsString],
+    placeholders: &Placeholders,
+    mode: Mode,
+) -> anyhow::Result<Template> {
+    let template = Template::with(command, placeholders)?;
+    anyhow::ensure!(
+        mode != Mode::Persistent || !template.names_items(),
+        "a --persistent command receives its items over the worker protocol; leave out the \
+         placeholders of items"
+    );
+    Ok(template)
+}
 
 /// The handler, by the mode of the run.
 pub enum Command {
@@ -36,7 +69,8 @@ impl Command {
         in_flight: usize,
         lease: Duration,
     ) -> anyhow::Result<Self> {
-        let template = Template::new(&description.command())?;
+        let Description { placeholders, mode, .. } = description;
+        let template = || template(&description.command(), placeholders, *mode);
         let spill = output.spill();
         let guard = || {
             // Where the system denies it, the orphans of a killed guard are not killed.
@@ -44,17 +78,18 @@ impl Command {
             ProcessGuard::start().map(Arc::new)
         };
         Ok(match description.mode {
-            Mode::Item => Self::Item(ProcessPerItem::new(template, guard()?, spill)),
+            Mode::Item => Self::Item(ProcessPerItem::new(template()?, guard()?, spill)),
             Mode::Batch { size, null } => {
                 let is_null =
                     null || matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
                 let (guard, size) = (guard()?, usize::try_from(size)?);
+                let template = template()?;
                 Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
             }
             Mode::Persistent => {
                 // The unused part of a lease, in which work must have stopped.
-                let (grace, logs) = (lease / 10, output.logs(run));
+                let (grace, logs, template) = (lease / 10, output.logs(run), template()?);
                 let handler =
                     PersistentProcess::new(template, guard()?, logs, spill, in_flight, grace);
                 handler.try_out(run).await?;

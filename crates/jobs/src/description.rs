@@ -7,13 +7,15 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::ObjectUrl;
-use shardwright_process::KeyText;
+use shardwright_process::{KeyText, Placeholders};
 use shardwright_worker::connector::{KeyRange, SourceFingerprint};
 
 use crate::options::JobOptions;
+use crate::readable::{command_line, quoted};
 use crate::source::{Source, folder_of_url};
 
-const VERSION: u32 = 1;
+/// The version of new descriptions. In version 1, `{}` was the only placeholder of a command.
+const VERSION: u32 = 2;
 
 /// The description of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,9 @@ pub struct Description {
     pub(crate) listed_at_ms: Option<u64>,
     /// The command.
     pub command: Vec<KeyText<'static>>,
+    /// What stands for items in it.
+    #[serde(default = "Placeholders::item_only")]
+    pub placeholders: Placeholders,
     /// How items are passed to it.
     pub mode: Mode,
     /// Whether cursors move at dispatch.
@@ -196,6 +201,7 @@ impl Description {
             fingerprint: fingerprint.identity.clone(),
             listed_at_ms: fingerprint.listed_at_ms,
             command: options.command.iter().map(owned).collect(),
+            placeholders: options.placeholders.clone(),
             mode: options.mode,
             at_dispatch: options.at_dispatch,
             given: options.source.as_ref().filter(|_| is_path).map(owned),
@@ -240,6 +246,23 @@ impl Description {
         bytes.map(OsString::from_vec).collect()
     }
 
+    /// The command for display, as a shell reads it. Flags that change its meaning come first.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let given = self.command_arguments();
+        given.strip_prefix("-- ").map(str::to_owned).unwrap_or(given)
+    }
+
+    /// The arguments by which a command line gives the command.
+    #[must_use]
+    pub fn command_arguments(&self) -> String {
+        let command = format!("-- {}", command_line(&self.command()));
+        match self.placeholders.unusual_item() {
+            Some(item) => format!("-I {} {command}", quoted(&OsString::from_vec(item))),
+            None => command,
+        }
+    }
+
     /// The ranges of the first shards.
     pub fn ranges(&self) -> anyhow::Result<Vec<KeyRange>> {
         let read = |[start, end]: &[String; 2]| {
@@ -256,7 +279,8 @@ mod properties;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Bench;
+    use crate::begin::Begun;
+    use crate::testing::{Bench, RUN};
 
     #[tokio::test]
     async fn description_with_a_path_that_was_never_written_is_refused() {
@@ -279,11 +303,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn command_of_an_old_run_keeps_its_only_placeholder() {
+        let bench = Bench::new().await;
+        let mut options = bench.options("echo");
+        options.command.extend(["{}", "{.}"].map(OsString::from));
+        let begun = bench.begin(&options).await.unwrap();
+        assert_eq!(begun.description.placeholders, Placeholders::default());
+        let mut stored: serde_json::Value =
+            serde_json::from_slice(&begun.description.encode().unwrap()).unwrap();
+        stored["version"] = 1.into();
+        stored.as_object_mut().unwrap().remove("placeholders");
+        let old = Description::decode(stored.to_string().as_bytes()).unwrap();
+        assert_eq!(old.placeholders, Placeholders::item_only());
+        // The same command line resumes it, and changes nothing about it.
+        let begun = Begun { description: old.clone(), ..begun };
+        bench.name_instead_of(&begun).await;
+        begun.output.reserve(begun.name, RUN, true).await.unwrap();
+        let resumed = bench.begin(&options).await.unwrap();
+        assert_eq!((resumed.run, resumed.description), (RUN, old));
+        options.placeholders = Placeholders::with_item(b"ITEM");
+        let refusal = bench.begin(&options).await.err().unwrap().to_string();
+        assert!(refusal.contains("was started without -I"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn another_text_for_the_item_is_another_run() {
+        let bench = Bench::new().await;
+        let item = |text: &[u8]| JobOptions {
+            name: None,
+            placeholders: Placeholders::with_item(text),
+            ..bench.options("cat")
+        };
+        let usual = bench.begin(&item(b"{}")).await.unwrap();
+        let other = JobOptions { out: None, ..item(b"X Y") };
+        let begun = bench.begin(&other).await.unwrap();
+        assert_ne!(begun.name, usual.name);
+        assert_eq!(begun.description.command_line(), "-I 'X Y' -- cat");
+        let same_name = JobOptions { name: Some(begun.name), out: None, ..item(b"{}") };
+        let refusal = bench.begin(&same_name).await.err().unwrap().to_string();
+        assert!(refusal.contains("was started with -I 'X Y'"), "{refusal}");
+    }
+
+    #[tokio::test]
     async fn description_of_a_later_version_names_the_remedy() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let stored = Description { version: VERSION + 1, ..begun.description };
         let refused = Description::decode(&stored.encode().unwrap()).unwrap_err().to_string();
-        assert!(refused.ends_with("(format 2); use that version"), "{refused}");
+        assert!(refused.ends_with("(format 3); use that version"), "{refused}");
     }
 }

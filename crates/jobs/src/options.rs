@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use shardwright_coordination::RunName;
+use shardwright_process::Placeholders;
 
 use crate::description::Mode;
 
@@ -23,6 +24,8 @@ pub struct JobOptions {
     pub gitignore: bool,
     /// The command.
     pub command: Vec<OsString>,
+    /// What stands for items in it.
+    pub placeholders: Placeholders,
     /// How items are passed to it.
     pub mode: Mode,
     /// Whether cursors move at dispatch.
@@ -51,6 +54,7 @@ impl Default for JobOptions {
             null: false,
             gitignore: false,
             command: Vec::new(),
+            placeholders: Placeholders::default(),
             mode: Mode::Item,
             at_dispatch: false,
             name: None,

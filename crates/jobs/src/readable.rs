@@ -15,20 +15,21 @@ pub fn readable(key: &[u8]) -> String {
 }
 
 /// An untrusted command as a shell reads it, with control characters except newlines escaped.
-pub fn command_line(command: &[OsString]) -> String {
+pub(crate) fn command_line(command: &[OsString]) -> String {
     let parts: Vec<String> = command.iter().map(|part| quoted(part)).collect();
-    let line = parts.join(" ");
-    let lines: Vec<_> = line.split('\n').map(printable).collect();
-    lines.join("\n")
+    parts.join(" ")
 }
 
-fn quoted(argument: &OsStr) -> String {
+/// An argument as a shell reads it.
+pub(crate) fn quoted(argument: &OsStr) -> String {
     let text = argument.to_string_lossy();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+{}".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.into_owned();
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    let quoted = format!("'{}'", text.replace('\'', r"'\''"));
+    let lines: Vec<_> = quoted.split('\n').map(printable).collect();
+    lines.join("\n")
 }
 
 /// An untrusted text on one line, with control characters escaped.

@@ -114,6 +114,12 @@ impl Source {
         }
     }
 
+    /// Whether its items have row numbers.
+    #[cfg(feature = "commands")]
+    pub(crate) const fn has_row_numbers(&self) -> bool {
+        matches!(self, Self::Lines { .. })
+    }
+
     /// Its name, safe for a terminal.
     pub fn title(&self) -> String {
         printable(&self.shown()).into_owned()

@@ -9,6 +9,7 @@ use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
 use super::output::Output;
 use super::run::{Failed, Finished, Invocation};
+use super::slots::Slots;
 use super::spill::Spill;
 use super::template::{Template, text_of};
 
@@ -45,25 +46,26 @@ pub struct ProcessPerBatch {
     spill: Spill,
     size: usize,
     input: BatchInput,
+    slots: Slots,
 }
 
 impl ProcessPerBatch {
     /// Runs `template` for up to `size` items, under `guard`.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         template: Template,
         guard: Arc<ProcessGuard>,
         spill: Spill,
         size: usize,
         input: BatchInput,
     ) -> Self {
-        Self { template, guard, spill, size, input }
+        Self { template, guard, spill, size, input, slots: Slots::default() }
     }
 
     fn input(&self, items: &[Item]) -> Vec<u8> {
         let mut input = Vec::new();
         for item in items {
-            input.extend_from_slice(text_of(item));
+            input.extend_from_slice(&text_of(item));
             input.push(self.input.end());
         }
         input
@@ -71,7 +73,7 @@ impl ProcessPerBatch {
 
     /// Whether a program would read an item as several.
     fn has_separator(&self, item: &Item) -> bool {
-        !self.template.has_placeholder() && text_of(item).contains(&self.input.end())
+        !self.template.names_items() && text_of(item).contains(&self.input.end())
     }
 
     fn separator_failure(&self) -> ItemFailure {
@@ -83,11 +85,14 @@ impl ProcessPerBatch {
     /// Runs the program once for a batch. Its output is in the record of the first item.
     async fn run_together(&self, batch: Batch<'_>) -> Result<Vec<Outcome>, Failed> {
         let Some(first) = batch.items.first() else { return Ok(Vec::new()) };
-        let (arguments, input) = if self.template.has_placeholder() {
-            (self.template.for_items(batch.items), None)
+        let slot = self.slots.take();
+        let (items, input) = if self.template.names_items() {
+            (batch.items, None)
         } else {
-            (self.template.arguments().to_vec(), Some(self.input(batch.items)))
+            (&[][..], Some(self.input(batch.items)))
         };
+        let arguments = self.template.for_items(items, slot.number);
+        let arguments = arguments.map_err(|unnumbered| Failed::Other(unnumbered.into()))?;
         let invocation = Invocation {
             guard: &self.guard,
             program: self.template.program(),

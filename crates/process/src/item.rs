@@ -10,6 +10,7 @@ use super::guard::ProcessGuard;
 use super::output::Output;
 use super::record::{ItemRecord, KeyText};
 use super::run::{Finished, Invocation};
+use super::slots::Slots;
 use super::spill::Spill;
 use super::template::Template;
 
@@ -18,13 +19,14 @@ pub struct ProcessPerItem {
     template: Template,
     guard: Arc<ProcessGuard>,
     spill: Spill,
+    slots: Slots,
 }
 
 impl ProcessPerItem {
     /// Runs `template`, under `guard`.
     #[must_use]
-    pub const fn new(template: Template, guard: Arc<ProcessGuard>, spill: Spill) -> Self {
-        Self { template, guard, spill }
+    pub fn new(template: Template, guard: Arc<ProcessGuard>, spill: Spill) -> Self {
+        Self { template, guard, spill, slots: Slots::default() }
     }
 }
 
@@ -35,11 +37,19 @@ impl Handler for ProcessPerItem {
 
     async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.items.len());
+        let slot = self.slots.take();
         for (item, sequence) in batch.items.iter().zip(batch.sequence..) {
+            let arguments = match self.template.for_item(item, slot.number) {
+                Ok(arguments) => arguments,
+                Err(unnumbered) => {
+                    outcomes.push(Err(unnumbered.into()));
+                    continue;
+                }
+            };
             let invocation = Invocation {
                 guard: &self.guard,
                 program: self.template.program(),
-                arguments: self.template.for_item(item),
+                arguments,
                 input: None,
                 spill: &self.spill,
                 assignment: batch.assignment,

@@ -8,6 +8,7 @@
 //! handler that searches for secrets. Without features the crate has only the records of results.
 #![forbid(unsafe_code)]
 
+mod placeholders;
 mod record;
 #[cfg(feature = "scan")]
 pub mod scan;
@@ -25,6 +26,8 @@ mod persistent;
 #[cfg(feature = "programs")]
 mod run;
 #[cfg(feature = "programs")]
+mod slots;
+#[cfg(feature = "programs")]
 mod spill;
 #[cfg(feature = "programs")]
 mod template;
@@ -37,6 +40,7 @@ pub use guard::{ProcessGuard, ProcessGuardError, run_as_guard};
 pub use item::ProcessPerItem;
 #[cfg(feature = "programs")]
 pub use persistent::{Incoming, PersistentError, PersistentProcess, parse_line};
+pub use placeholders::Placeholders;
 pub use record::{ItemRecord, KeyText};
 #[cfg(feature = "programs")]
 pub use spill::{Spill, SpillStore};

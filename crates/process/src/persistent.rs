@@ -27,6 +27,7 @@ use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
 use super::output::Output;
 use super::run::{Finished, without_program};
+use super::slots::Slots;
 use super::spill::Spill;
 use super::template::Template;
 use shardwright_worker::connector::Item;
@@ -85,7 +86,8 @@ impl PersistentProcess {
         in_flight: usize,
         grace: Duration,
     ) -> Self {
-        let program = Program { template, guard, logs: logs.into(), grace };
+        let program =
+            Program { template, guard, logs: logs.into(), grace, slots: Slots::default() };
         Self { program, spill, in_flight: in_flight.max(1), slots: Mutex::default() }
     }
 

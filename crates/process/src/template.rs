@@ -1,52 +1,76 @@
 //! A command with placeholders for items.
 
+mod argument;
 mod shell;
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::connector::Item;
 
-const PLACEHOLDER: &[u8] = b"{}";
+use self::argument::{Argument, Lexicon, Placeholder, Values};
+pub(crate) use self::argument::{NoRowNumber, text_of};
+use crate::placeholders::Placeholders;
 
 /// Why a command cannot be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// No command is given.
     #[error("there is no command to run")]
     Empty,
-    /// The program contains the placeholder.
-    #[error("the program must not contain {{}}: the source cannot choose what to run")]
-    PlaceholderInProgram,
+    /// No text stands for the item.
+    #[error("the text that stands for the item is empty")]
+    EmptyPlaceholder,
+    /// The program contains a placeholder.
+    #[error("the program must not contain {placeholder}: the source cannot choose what to run")]
+    PlaceholderInProgram {
+        /// The placeholder.
+        placeholder: String,
+    },
     /// A shell would execute the item's text.
     #[error(
-        "a shell would execute the item's name as code; pass the item as an argument of the \
-         script: `sh -c '… \"$1\"' _ {{}}`"
+        "a shell would execute the text of {placeholder} as code; pass it as an argument of the \
+         script: `sh -c '… \"$1\"' _ {placeholder}`"
     )]
-    PlaceholderInScript,
+    PlaceholderInScript {
+        /// The placeholder.
+        placeholder: String,
+    },
 }
 
-/// A program and its arguments, in which `{}` stands for an item.
+/// A program and its arguments, in which placeholders stand for items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     program: OsString,
-    arguments: Vec<OsString>,
+    arguments: Vec<Argument>,
+    placeholders: Vec<Placeholder>,
 }
 
 impl Template {
-    /// Checks a command.
+    /// Checks a command with the [usual placeholders](Placeholders::default).
     pub fn new(command: &[OsString]) -> Result<Self, TemplateError> {
+        Self::with(command, &Placeholders::default())
+    }
+
+    /// Checks a command with some placeholders.
+    pub fn with(command: &[OsString], placeholders: &Placeholders) -> Result<Self, TemplateError> {
+        let lexicon = Lexicon::new(placeholders).ok_or(TemplateError::EmptyPlaceholder)?;
         let [program, arguments @ ..] = command else { return Err(TemplateError::Empty) };
         if program.is_empty() {
             return Err(TemplateError::Empty);
         }
-        if contains_placeholder(program) {
-            return Err(TemplateError::PlaceholderInProgram);
+        if let Some(placeholder) = lexicon.first_in(program.as_bytes()) {
+            return Err(TemplateError::PlaceholderInProgram { placeholder });
         }
-        if shell::is_in_script(command) {
-            return Err(TemplateError::PlaceholderInScript);
+        if shell::is_in_script(command, &lexicon) {
+            let mut found = arguments.iter().filter_map(|it| lexicon.first_in(it.as_bytes()));
+            let placeholder = found.next().unwrap_or_else(|| lexicon.item());
+            return Err(TemplateError::PlaceholderInScript { placeholder });
         }
-        Ok(Self { program: program.clone(), arguments: arguments.to_vec() })
+        let arguments = arguments.iter().map(|it| Argument::parse(it.as_bytes(), &lexicon));
+        let arguments: Vec<Argument> = arguments.collect();
+        let placeholders = arguments.iter().flat_map(Argument::placeholders).collect();
+        Ok(Self { program: program.clone(), arguments, placeholders })
     }
 
     /// The program.
@@ -55,74 +79,57 @@ impl Template {
         &self.program
     }
 
-    /// Whether an argument contains the placeholder.
+    /// Whether there is any placeholder.
     #[must_use]
     pub fn has_placeholder(&self) -> bool {
-        self.arguments.iter().any(|argument| contains_placeholder(argument))
+        !self.placeholders.is_empty()
+    }
+
+    /// Whether a placeholder stands for an item or a part of it.
+    #[must_use]
+    pub fn names_items(&self) -> bool {
+        self.placeholders.iter().any(|placeholder| placeholder.is_of_item())
+    }
+
+    /// Whether a placeholder stands for the number of a row.
+    #[must_use]
+    pub fn needs_row_numbers(&self) -> bool {
+        self.placeholders.contains(&Placeholder::Row)
     }
 
     /// The arguments for one item. Without a placeholder, the item is the last argument.
-    #[must_use]
-    pub(crate) fn for_item(&self, item: &Item) -> Vec<OsString> {
-        let text = text_of(item);
-        let mut arguments: Vec<OsString> =
-            self.arguments.iter().map(|argument| fill(argument, text)).collect();
+    pub(crate) fn for_item(&self, item: &Item, slot: u32) -> Result<Vec<OsString>, NoRowNumber> {
+        let mut arguments = self.for_items(std::slice::from_ref(item), slot)?;
         if !self.has_placeholder() {
-            arguments.push(OsStr::from_bytes(text).to_owned());
+            arguments.push(OsString::from_vec(text_of(item).into_owned()));
         }
-        arguments
+        Ok(arguments)
     }
 
-    /// The arguments for a batch. An argument with the placeholder is repeated for each item.
-    #[must_use]
-    pub(crate) fn for_items(&self, items: &[Item]) -> Vec<OsString> {
-        let mut arguments = Vec::with_capacity(self.arguments.len() + items.len());
+    /// The arguments for a batch. An argument with a placeholder for items is repeated for each.
+    pub(crate) fn for_items(
+        &self,
+        items: &[Item],
+        slot: u32,
+    ) -> Result<Vec<OsString>, NoRowNumber> {
+        let mut filled = Vec::with_capacity(self.arguments.len() + items.len());
         for argument in &self.arguments {
-            if contains_placeholder(argument) {
-                arguments.extend(items.iter().map(|item| fill(argument, text_of(item))));
+            if argument.placeholders().any(Placeholder::is_of_item) {
+                for item in items {
+                    filled.push(argument.fill(&Values { item: Some(item), slot })?);
+                }
             } else {
-                arguments.push(argument.clone());
+                filled.push(argument.fill(&Values { item: None, slot })?);
             }
         }
-        arguments
+        Ok(filled)
     }
-
-    /// The arguments, with placeholders.
-    #[must_use]
-    pub fn arguments(&self) -> &[OsString] {
-        &self.arguments
-    }
-}
-
-/// The text of an item on a command line or on stdin.
-#[must_use]
-pub(super) fn text_of(item: &Item) -> &[u8] {
-    match &item.payload {
-        Payload::File(path) => path.as_os_str().as_bytes(),
-        Payload::Row { bytes, .. } => bytes,
-        Payload::Object { url, .. } => url.as_bytes(),
-    }
-}
-
-fn contains_placeholder(argument: &OsStr) -> bool {
-    argument.as_bytes().windows(PLACEHOLDER.len()).any(|window| window == PLACEHOLDER)
-}
-
-fn fill(argument: &OsStr, text: &[u8]) -> OsString {
-    let mut filled = Vec::with_capacity(argument.len() + text.len());
-    let mut rest = argument.as_bytes();
-    while let Some(at) = rest.windows(PLACEHOLDER.len()).position(|window| window == PLACEHOLDER) {
-        filled.extend_from_slice(rest.get(..at).unwrap_or_default());
-        filled.extend_from_slice(text);
-        rest = rest.get(at + PLACEHOLDER.len()..).unwrap_or_default();
-    }
-    filled.extend_from_slice(rest);
-    OsString::from_vec(filled)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use shardwright_worker::connector::Payload;
 
     use super::*;
 
@@ -131,7 +138,12 @@ mod tests {
     }
 
     fn row(text: &'static [u8]) -> Item {
-        let payload = Payload::Row { number: 0, bytes: Bytes::from_static(text) };
+        let payload = Payload::Row { number: 6, bytes: Bytes::from_static(text) };
+        Item { key: Bytes::from_static(b"k"), size: None, payload }
+    }
+
+    fn file(path: &[u8]) -> Item {
+        let payload = Payload::File(OsStr::from_bytes(path).into());
         Item { key: Bytes::from_static(b"k"), size: None, payload }
     }
 
@@ -139,30 +151,96 @@ mod tests {
         arguments.iter().map(|argument| argument.as_bytes()).collect()
     }
 
+    fn text(arguments: Result<Vec<OsString>, NoRowNumber>) -> String {
+        arguments.unwrap().join(OsStr::new("|")).into_string().unwrap()
+    }
+
     #[test]
     fn an_item_replaces_every_placeholder_byte_for_byte() {
         let template = template(&["cp", "{}", "to/{}.x{}", "-v"]).unwrap();
-        let arguments = template.for_item(&row(b"a \xff{}"));
+        let arguments = template.for_item(&row(b"a \xff{}"), 1).unwrap();
         let expected: [&[u8]; 3] = [b"a \xff{}", b"to/a \xff{}.xa \xff{}", b"-v"];
         assert_eq!(bytes(&arguments), expected);
     }
 
     #[test]
+    fn every_placeholder_may_be_part_of_an_argument() {
+        let command = ["x", "{}:{.}:{/}:{//}:{/.}:{%}:{#}", "{{}}", "{//}.{/.}"];
+        let arguments = template(&command).unwrap().for_item(&row(b"a.b/c.d.e"), 3);
+        let expected = "a.b/c.d.e:a.b/c.d:c.d.e:a.b:c.d:3:7|{a.b/c.d.e}|a.b.c.d";
+        assert_eq!(text(arguments), expected);
+    }
+
+    #[test]
+    fn other_braces_pass_untouched() {
+        let command = ["awk", "{print $1}", "{ }", "{1}", "{..}", "${x}", "{/", "{+}", "{a,b}"];
+        let arguments = template(&command).unwrap().for_item(&row(b"i"), 1);
+        assert_eq!(text(arguments), "{print $1}|{ }|{1}|{..}|${x}|{/|{+}|{a,b}|i");
+    }
+
+    #[test]
     fn without_a_placeholder_the_item_comes_last() {
-        let arguments = template(&["wc", "-c"]).unwrap().for_item(&row(b"a"));
-        assert_eq!(bytes(&arguments), [b"-c".as_slice(), b"a"]);
+        let arguments = template(&["wc", "-c"]).unwrap().for_item(&row(b"a"), 1);
+        assert_eq!(text(arguments), "-c|a");
+        // As in GNU parallel, any placeholder counts.
+        assert_eq!(text(template(&["sleep", "{%}"]).unwrap().for_item(&row(b"a"), 2)), "2");
+    }
+
+    #[test]
+    fn another_text_stands_for_the_item_alone() {
+        let command = ["echo", "{}", "ITEM", "{/}", "xITEMx"].map(OsString::from);
+        let template = Template::with(&command, &Placeholders::with_item(b"ITEM")).unwrap();
+        assert_eq!(text(template.for_item(&row(b"a/b"), 1)), "{}|a/b|b|xa/bx");
+        let empty = Template::with(&command, &Placeholders::with_item(b""));
+        assert_eq!(empty, Err(TemplateError::EmptyPlaceholder));
+    }
+
+    #[test]
+    fn commands_of_old_runs_have_one_placeholder() {
+        let command = ["echo", "{}", "{.}", "{#}", "{%}"].map(OsString::from);
+        let template = Template::with(&command, &Placeholders::item_only()).unwrap();
+        assert_eq!(text(template.for_item(&file(b"a.b"), 1)), "a.b|{.}|{#}|{%}");
+    }
+
+    #[test]
+    fn path_that_begins_with_a_dash_is_no_option() {
+        let command = ["x", "{}", "{.}", "{/}", "{//}", "{/.}", "to/{/}", "t-{/.}", "{/}{/}"];
+        let template = template(&command).unwrap();
+        let arguments = text(template.for_item(&file(b"-a/-b.c"), 1));
+        assert_eq!(arguments, "./-a/-b.c|./-a/-b|./-b.c|./-a|./-b|to/-b.c|t--b|./-b.c-b.c");
+        let plain = text(template.for_item(&file(b"a/b.c"), 1));
+        assert_eq!(plain, "a/b.c|a/b|b.c|a|b|to/b.c|t-b|b.cb.c");
+        // A row may be an option.
+        let row = text(template.for_item(&row(b"-a/-b.c"), 1));
+        assert_eq!(row, "-a/-b.c|-a/-b|-b.c|-a|-b|to/-b.c|t--b|-b.c-b.c");
+        assert_eq!(text_of(&file(b"-")), b"./-".as_slice());
+    }
+
+    #[test]
+    fn row_number_of_another_item_fails_the_item() {
+        let numbered = template(&["echo", "{#}"]).unwrap();
+        assert!(numbered.needs_row_numbers() && numbered.names_items());
+        assert!(numbered.for_item(&file(b"a"), 1).is_err());
     }
 
     #[test]
     fn a_placeholder_takes_all_items_of_a_batch() {
-        let arguments = template(&["rm", "--", "{}"]).unwrap().for_items(&[row(b"a"), row(b"b")]);
-        assert_eq!(bytes(&arguments), [b"--".as_slice(), b"a", b"b"]);
+        let items = [row(b"a.x"), row(b"b.y")];
+        let batch = |command: &[&str]| text(template(command).unwrap().for_items(&items, 4));
+        assert_eq!(batch(&["rm", "--", "{}"]), "--|a.x|b.y");
+        assert_eq!(batch(&["x", "{}", "-t", "{%}", "o/{.}"]), "a.x|b.y|-t|4|o/a|o/b");
+        assert!(!template(&["x", "{%}"]).unwrap().names_items());
+        assert_eq!(text(template(&["x", "{%}"]).unwrap().for_items(&[], 4)), "4");
     }
 
     #[test]
     fn the_program_never_comes_from_the_source() {
-        assert_eq!(template(&["{}", "x"]), Err(TemplateError::PlaceholderInProgram));
-        assert_eq!(template(&["./{}.sh"]), Err(TemplateError::PlaceholderInProgram));
+        for placeholder in ["{}", "{.}", "{/}", "{//}", "{/.}", "{%}", "{#}"] {
+            let refusal =
+                TemplateError::PlaceholderInProgram { placeholder: placeholder.to_owned() };
+            assert_eq!(template(&[placeholder, "x"]), Err(refusal.clone()));
+            assert_eq!(template(&[&format!("./{placeholder}.sh")]), Err(refusal));
+        }
         assert_eq!(template(&[]), Err(TemplateError::Empty));
         assert_eq!(template(&["", "x"]), Err(TemplateError::Empty));
     }

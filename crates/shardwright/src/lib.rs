@@ -338,8 +338,8 @@ pub mod handler {
 #[cfg(feature = "process")]
 pub mod process {
     pub use shardwright_process::{
-        BatchInput, PersistentProcess, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill,
-        Template, run_as_guard,
+        BatchInput, PersistentProcess, Placeholders, ProcessGuard, ProcessPerBatch, ProcessPerItem,
+        Spill, Template, run_as_guard,
     };
 }
 

@@ -9,6 +9,7 @@ use shardwright_jobs::JobOptions;
 use shardwright_jobs::description::Mode;
 use shardwright_process::scan::{Format, Secrecy};
 
+use super::items::{COMMAND_HELP, ItemArguments};
 use super::parse_name;
 
 #[derive(Args, Debug)]
@@ -26,13 +27,15 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) gitignore: bool,
     /// Start one process per N items; it reads the items from stdin, or
-    /// gets them as arguments in place of `{}`.
+    /// gets them as arguments: an argument with a placeholder is repeated for each item.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: Option<u32>,
     /// Start one long-lived process per worker; it reads items as JSON lines from file descriptor
     /// 3 and answers on descriptor 4.
     #[arg(long, conflicts_with = "batch")]
     pub(crate) persistent: bool,
+    #[command(flatten)]
+    pub(crate) items: ItemArguments,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
     /// Commit items when they start instead of when they finish; faster, but a kill loses the
@@ -44,8 +47,9 @@ pub(crate) struct RunArguments {
     /// Set if the run is a scan.
     #[arg(skip)]
     pub(crate) scan: Option<Secrecy>,
-    /// Command to run; `{}` stands for the item. Without `{}` the item becomes the last argument.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// Command to run; `{}` stands for the item. Without a placeholder the item becomes the last
+    /// argument.
+    #[arg(last = true, required = true, value_name = "COMMAND", long_help = COMMAND_HELP)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -113,6 +117,7 @@ impl ScanArguments {
             gitignore: self.gitignore,
             batch: None,
             persistent: false,
+            items: ItemArguments::default(),
             work: self.work,
             at_dispatch: false,
             make: self.make.clone(),
@@ -168,6 +173,7 @@ impl RunArguments {
             null: self.null,
             gitignore: self.gitignore,
             command: self.command.clone(),
+            placeholders: self.items.placeholders(),
             mode: self.mode(),
             at_dispatch: self.at_dispatch,
             name: *name,

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use shardwright_coordination::RunName;
 
+use super::items::ItemArguments;
 use super::parse_name;
 use super::run::WorkArguments;
 
@@ -35,6 +36,8 @@ pub(crate) struct RetryArguments {
     /// Run the stored command without confirmation, even if other users can write the store.
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) items: ItemArguments,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
     /// Command of the run; if it is given, it must be the stored one, and needs no confirmation.

@@ -10,7 +10,6 @@ use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, 
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Found, resume, state_folder};
 use shardwright_jobs::description::{Description, Mode};
-use shardwright_jobs::readable::command_line;
 
 use crate::arguments::runs::RetryArguments;
 use crate::commands::find;
@@ -50,11 +49,13 @@ fn confirm(
         return Ok(());
     }
     let stored = description.command();
-    let line = command_line(&stored);
+    let line = description.command_line();
     errln!("run {name} runs `{line}` on {}", description.source.title());
-    let is_repeated = arguments.command == stored;
+    let is_same = description.placeholders.item() == arguments.items.placeholders().item();
+    let is_repeated = arguments.command == stored && is_same;
+    let is_given = !arguments.command.is_empty() || arguments.items.replace.is_some();
     anyhow::ensure!(
-        is_repeated || arguments.command.is_empty(),
+        is_repeated || !is_given,
         "run {name} has another command, shown above; repeat it exactly, or omit it. Nothing was \
          run"
     );
@@ -64,7 +65,8 @@ fn confirm(
     anyhow::ensure!(
         io::stdin().is_terminal() && io::stderr().is_terminal(),
         "other users can write this store, so its command needs a confirmation: check the command, \
-         then add --yes, or repeat the command: `shardwright retry --parked {name} -- {line}`"
+         then add --yes, or repeat the command: `shardwright retry --parked {name} {}`",
+        description.command_arguments()
     );
     errln!("other users can write this store. Run this command with your rights? [y/N]");
     let mut answer = String::new();

@@ -1,8 +1,6 @@
 //! `shardwright run`: runs a command for every item of a source.
 
 use shardwright_jobs::begin::{begin, check, state_folder};
-use shardwright_jobs::description::Mode;
-use shardwright_process::Template;
 
 use crate::arguments::run::RunArguments;
 use crate::exit::Exit;
@@ -14,11 +12,6 @@ pub(crate) async fn run(
     json: bool,
     arguments: &RunArguments,
 ) -> anyhow::Result<Exit> {
-    let template = Template::new(&arguments.command)?;
-    anyhow::ensure!(
-        arguments.mode() != Mode::Persistent || !template.has_placeholder(),
-        "a --persistent command receives its items over the worker protocol; leave out `{{}}`"
-    );
     let options = arguments.options();
     check(store, &options).await?;
     let coordinator = store.open(OpenMode::Write).await?;

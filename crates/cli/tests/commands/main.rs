@@ -15,6 +15,7 @@ mod machines;
 mod objects;
 mod outliving;
 mod persistent;
+mod placeholders;
 mod proof;
 mod resuming;
 mod running;

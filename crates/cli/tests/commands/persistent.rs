@@ -78,7 +78,7 @@ fn command_without_worker_protocol_ends_the_run_with_an_error() {
     assert!(run(&["sh", "-c", "echo no such table >&2; exit 3"]).contains("no such table"));
     assert!(run(&["sh", "-c", "echo hi >&4"]).contains("malformed line: hi"));
     assert!(run(&["no-such-program"]).contains("no-such-program cannot be started"));
-    assert!(run(&["cat", "{}"]).contains("leave out `{}`"));
+    assert!(run(&["cat", "{}"]).contains("leave out the placeholders of items"));
     let other = r#"echo '{"type":"hello","version":7}' >&4; cat <&3"#;
     assert!(run(&["sh", "-c", other]).contains("version 7"));
     let early = r#"echo '{"type":"done","id":1}' >&4; cat <&3"#;

@@ -23,6 +23,12 @@ const RESULTS: [&str; 3] = [
     r#"{"kind":"objects","url":"s3://bucket/results"}"#,
     r#"{"kind":"local"}"#,
 ];
+const PLACEHOLDERS: [&str; 4] = [
+    "",
+    r#""placeholders":{"kind":"item_only"},"#,
+    r#""placeholders":{"kind":"parallel","item":"{}"},"#,
+    r#""placeholders":{"kind":"parallel","item":{"base64":"/w=="}},"#,
+];
 const RANGES: [&str; 4] =
     ["[]", r#"[["00","ff"]]"#, r#"[["00","7f"],["7f","ff"]]"#, r#"[["x",""]]"#];
 
@@ -32,15 +38,16 @@ fn descriptions() -> impl Strategy<Value = String> {
         prop::sample::select(MODES.to_vec()),
         prop::sample::select(RESULTS.to_vec()),
         prop::sample::select(RANGES.to_vec()),
+        prop::sample::select(PLACEHOLDERS.to_vec()),
         ".{0,8}",
         any::<Option<u64>>(),
     );
-    parts.prop_map(|(source, mode, results, ranges, word, listed)| {
+    parts.prop_map(|(source, mode, results, ranges, placeholders, word, listed)| {
         let (word, listed) = (serde_json::json!(word), serde_json::json!(listed));
         format!(
             r#"{{"version":1,"source":{source},"fingerprint":{word},"listed_at_ms":{listed},
-                "command":["cat",{word}],"mode":{mode},"given":{word},"results":{results},
-                "ranges":{ranges}}}"#
+                "command":["cat",{word}],{placeholders}"mode":{mode},"given":{word},
+                "results":{results},"ranges":{ranges}}}"#
         )
     })
 }

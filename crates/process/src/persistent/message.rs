@@ -61,9 +61,10 @@ pub(super) fn items(out: &mut Vec<u8>, first: u64, batch: &Batch<'_>) {
     let shard = format!("{:016x}", shard.as_raw());
     for (index, item) in (0..).zip(batch.items) {
         let Item { key, size, .. } = item;
+        let text = text_of(item);
         let line = ItemLine {
             id: first + index,
-            item: KeyText::new(text_of(item)),
+            item: KeyText::new(&text),
             key: KeyText::new(key),
             bytes: *size,
             shard: &shard,

@@ -19,6 +19,7 @@ use super::message;
 use crate::guard::{Group, Launch, ProcessGuard, StartError};
 use crate::output::{LOG_MODE, STDERR_BYTES, create};
 use crate::run::describe;
+use crate::slots::{Slot, Slots};
 use crate::template::Template;
 
 /// The descriptor from which a program reads messages.
@@ -40,6 +41,7 @@ pub(super) struct Program {
     /// The folder for stdout and stderr of programs.
     pub(super) logs: PathBuf,
     pub(super) grace: Duration,
+    pub(super) slots: Slots,
 }
 
 impl Program {
@@ -55,9 +57,11 @@ impl Program {
         let path = self.logs.join(format!("{:016x}.log", worker.as_raw()));
         let log = open_log(&path).map_err(descriptors)?;
         let (ours_of_stderr, stderr) = io::pipe().map_err(descriptors)?;
+        let slot = self.slots.take();
+        let unnumbered = |_| descriptors(io::ErrorKind::InvalidInput.into());
         let launch = Launch {
             program: self.template.program().to_owned(),
-            arguments: self.template.arguments().to_vec(),
+            arguments: self.template.for_items(&[], slot.number).map_err(unnumbered)?,
             variables: vec![
                 ("SHARDWRIGHT_PROTOCOL", message::VERSION.to_string().into()),
                 ("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()).into()),
@@ -86,7 +90,7 @@ impl Program {
         message::hello(&mut first_line, run);
         let link = Arc::new(Link::new(self.grace, hello, first_line));
         tokio::spawn(write_lines(Arc::clone(&link), to));
-        let running = Running { group, from, stderr, log, log_path: path };
+        let running = Running { group, from, stderr, log, log_path: path, slot };
         tokio::spawn(supervise(Arc::clone(&link), running));
         self.is_ready(&link, is_ready).await?;
         Ok(link)
@@ -151,11 +155,13 @@ struct Running {
     stderr: Receiver,
     log: File,
     log_path: PathBuf,
+    /// Taken until the program has exited.
+    slot: Slot,
 }
 
 /// Supervises a program until it exits, or kills it.
 async fn supervise(link: Arc<Link>, running: Running) {
-    let Running { mut group, from, stderr, log, log_path } = running;
+    let Running { mut group, from, stderr, log, log_path, slot } = running;
     let stderr_end = Arc::new(Mutex::new(Vec::new()));
     let mut stderr_read = tokio::spawn(keep_end(stderr, Arc::clone(&stderr_end), log));
     let failed = tokio::select! {
@@ -180,6 +186,7 @@ async fn supervise(link: Arc<Link>, running: Running) {
     }
     let _killed = group.clear().await;
     drop(group);
+    drop(slot);
     if fs::metadata(&log_path).is_ok_and(|log| log.len() == 0) {
         let _untidy = fs::remove_file(&log_path);
     }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::contains_placeholder;
+use super::argument::Lexicon;
 
 /// Programs that execute the text after `-c`. A version may follow the name, as in `zsh-5.9`.
 const SHELLS: [&str; 18] = [
@@ -34,24 +34,25 @@ const WRAPPERS: [(&str, usize, &[u8], &[&str]); 2] = [
 ];
 
 /// Whether an item would become part of a script that a shell executes.
-pub(super) fn is_in_script(command: &[OsString]) -> bool {
+pub(super) fn is_in_script(command: &[OsString], lexicon: &Lexicon) -> bool {
     (0..command.len()).any(|at| {
         let (before, rest) = command.split_at(at + 1);
         let name = before.last().and_then(|path| Path::new(path).file_name());
         let Some(name) = name.and_then(OsStr::to_str) else { return false };
         let name = name.trim_end_matches(|end: char| end.is_ascii_digit() || "-.".contains(end));
         if SHELLS.contains(&name) {
-            return is_script_of_shell(rest);
+            return is_script_of_shell(rest, lexicon);
         }
         let caller = CALLERS.iter().find(|(caller, ..)| *caller == name);
         let own = own_arguments(name, rest);
-        caller.is_some_and(|(_, letters, names)| is_value_of(own, letters, names))
+        caller.is_some_and(|(_, letters, names)| is_value_of(own, letters, names, lexicon))
     })
 }
 
 /// Whether a script in the arguments of a shell contains a placeholder. A missing script counts:
 /// the item, which becomes the last argument, would be the script.
-fn is_script_of_shell(arguments: &[OsString]) -> bool {
+fn is_script_of_shell(arguments: &[OsString], lexicon: &Lexicon) -> bool {
+    let contains_placeholder = |argument: &OsString| lexicon.is_in(argument.as_bytes());
     let (mut expects_script, mut may_be_value) = (false, false);
     for argument in arguments {
         let text = argument.as_bytes();
@@ -114,12 +115,12 @@ fn is_option(text: &[u8], letters: &[u8], names: &[&str]) -> bool {
 
 /// Whether the value of an option contains a placeholder, or is missing: the item would be the
 /// value.
-fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str]) -> bool {
+fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str], lexicon: &Lexicon) -> bool {
     let mut is_value = false;
     let is_found = arguments.iter().any(|argument| {
         let is_it = is_option(argument.as_bytes(), letters, names);
         let is_script = std::mem::replace(&mut is_value, is_it) || is_it;
-        is_script && contains_placeholder(argument)
+        is_script && lexicon.is_in(argument.as_bytes())
     });
     is_found || is_value && arguments.last().is_some_and(|last| !last.as_bytes().contains(&b'='))
 }
@@ -127,11 +128,16 @@ fn is_value_of(arguments: &[OsString], letters: &[u8], names: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placeholders::Placeholders;
 
     fn refused(command: &str) -> bool {
+        refused_with(command, &Placeholders::default())
+    }
+
+    fn refused_with(command: &str, placeholders: &Placeholders) -> bool {
         // `_` stands for a space inside of an argument.
         let words = command.split(' ').map(|word| OsString::from(word.replace('_', " ")));
-        is_in_script(&words.collect::<Vec<_>>())
+        is_in_script(&words.collect::<Vec<_>>(), &Lexicon::new(placeholders).unwrap())
     }
 
     #[test]
@@ -197,6 +203,21 @@ mod tests {
             "sg - group -c cat_{}",
         ] {
             assert!(refused(command), "{command}");
+        }
+    }
+
+    #[test]
+    fn every_placeholder_is_found_in_a_script() {
+        for placeholder in ["{}", "{.}", "{/}", "{//}", "{/.}", "{%}", "{#}"] {
+            assert!(refused(&format!("sh -c cat_{placeholder}")), "{placeholder}");
+            assert!(refused(&format!("su me -c cat_{placeholder}")), "{placeholder}");
+            let with_item = Placeholders::with_item(b"ITEM");
+            let is_refused = refused_with(&format!("sh -c cat_{placeholder}"), &with_item);
+            assert_eq!(is_refused, placeholder != "{}", "{placeholder}");
+            assert!(refused_with("sh -c cat_ITEM", &with_item));
+            let is_refused =
+                refused_with(&format!("sh -c cat_{placeholder}"), &Placeholders::item_only());
+            assert_eq!(is_refused, placeholder == "{}", "{placeholder}");
         }
     }
 

@@ -1,0 +1,45 @@
+//! How a command receives its items.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use shardwright_process::Placeholders;
+
+/// The long help of the command.
+pub(super) const COMMAND_HELP: &str = "\
+Command to run. Without a placeholder the item becomes the last argument.
+
+Placeholders, as in GNU parallel:
+  {}    the item: a path, a row or a URL
+  {.}   the item without its extension
+  {/}   the name: the item without its folder
+  {//}  the folder of the item
+  {/.}  the name without its extension
+  {%}   slot number, from 1: no two commands that run at a time have the same
+  {#}   row number, from 1
+
+Other braces are passed as they are. A path that begins with a dash is passed as `./-x`. Rows are \
+passed as they are.";
+
+/// What stands for items in the command.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ItemArguments {
+    /// Let STRING stand for the item instead of `{}`; the other placeholders stay.
+    #[arg(short = 'I', value_name = "STRING", value_parser = not_empty())]
+    pub(crate) replace: Option<OsString>,
+}
+
+impl ItemArguments {
+    /// The placeholders of the command.
+    pub(crate) fn placeholders(&self) -> Placeholders {
+        let item = self.replace.as_ref();
+        item.map_or_else(Placeholders::default, |item| Placeholders::with_item(item.as_bytes()))
+    }
+}
+
+fn not_empty() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new()
+        .try_map(|text| if text.is_empty() { Err("it must not be empty") } else { Ok(text) })
+}
