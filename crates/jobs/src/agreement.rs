@@ -86,7 +86,7 @@ fn differing_work(begun: &Description, options: &JobOptions) -> Vec<String> {
         }
         (Mode::Scan { .. }, _) => differing.push("by `shardwright scan`".to_owned()),
         (had, has) => {
-            if command != options.command {
+            if command != options.command || begun.shell != options.shell {
                 differing.push(format!("with another command (`{}`)", begun.command_line()));
             }
             differing.extend(differing_placeholders(begun, options));

@@ -413,7 +413,7 @@ fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     let identity = serde_json::to_vec(source).unwrap_or_default();
     let mode = serde_json::to_vec(&options.mode).unwrap_or_default();
     // What every run has had so far, and what differs from it.
-    let mut settings = vec![u8::from(options.at_dispatch)];
+    let mut settings = vec![u8::from(options.at_dispatch) | u8::from(options.shell) << 1];
     settings.extend(options.placeholders.unusual_item().unwrap_or_default());
     let mut parts: Vec<&[u8]> = vec![&identity, &mode, &settings];
     parts.extend(options.command.iter().map(|part| part.as_encoded_bytes()));

@@ -1,6 +1,7 @@
 //! The handler of a run of the command line.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outco
 use crate::description::{Description, Mode};
 use crate::options::JobOptions;
 use crate::output::Output;
+use crate::readable::quoted;
 use crate::source::Source;
 
 /// Checks the command of a new run, before anything is created. Without a source, the items are
@@ -24,7 +26,8 @@ pub(crate) fn check(options: &JobOptions, source: Option<&Source>) -> anyhow::Re
     if matches!(options.mode, Mode::Scan { .. } | Mode::Library) {
         return Ok(());
     }
-    let template = template(&options.command, &options.placeholders, options.mode)?;
+    let JobOptions { command, shell, placeholders, mode, .. } = options;
+    let template = template(command, *shell, placeholders, *mode)?;
     anyhow::ensure!(
         !template.needs_row_numbers() || source.is_none_or(Source::has_row_numbers),
         "{{#}} stands for the row number, and the items of this source are no rows; leave it out, \
@@ -36,10 +39,23 @@ pub(crate) fn check(options: &JobOptions, source: Option<&Source>) -> anyhow::Re
 /// Checks a command.
 fn template(
     command: &[OsString],
+    shell: bool,
     placeholders: &Placeholders,
     mode: Mode,
 ) -> anyhow::Result<Template> {
-    let template = Template::with(command, placeholders)?;
+    let template = match command {
+        [line] if shell => Template::shell(line, placeholders)?,
+        _ => Template::with(command, placeholders)?,
+    };
+    anyhow::ensure!(
+        mode != Mode::Item || !shell || template.has_placeholder(),
+        "the shell line does not say where the item belongs; write {} there",
+        quoted(&OsString::from_vec(placeholders.item()))
+    );
+    anyhow::ensure!(
+        !matches!(mode, Mode::Batch { .. }) || !template.is_for_one_item(),
+        "the shell line redirects to an item or assigns it, and a batch has many; leave out --batch"
+    );
     anyhow::ensure!(
         mode != Mode::Persistent || !template.names_items(),
         "a --persistent command receives its items over the worker protocol; leave out the \
@@ -69,8 +85,8 @@ impl Command {
         in_flight: usize,
         lease: Duration,
     ) -> anyhow::Result<Self> {
-        let Description { placeholders, mode, .. } = description;
-        let template = || template(&description.command(), placeholders, *mode);
+        let Description { shell, placeholders, mode, .. } = description;
+        let template = || template(&description.command(), *shell, placeholders, *mode);
         let spill = output.spill();
         let guard = || {
             // Where the system denies it, the orphans of a killed guard are not killed.

@@ -29,6 +29,9 @@ pub struct Description {
     pub(crate) listed_at_ms: Option<u64>,
     /// The command.
     pub command: Vec<KeyText<'static>>,
+    /// Whether the command is one line for a shell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shell: bool,
     /// What stands for items in it.
     #[serde(default = "Placeholders::item_only")]
     pub placeholders: Placeholders,
@@ -201,6 +204,7 @@ impl Description {
             fingerprint: fingerprint.identity.clone(),
             listed_at_ms: fingerprint.listed_at_ms,
             command: options.command.iter().map(owned).collect(),
+            shell: options.shell,
             placeholders: options.placeholders.clone(),
             mode: options.mode,
             at_dispatch: options.at_dispatch,
@@ -256,7 +260,8 @@ impl Description {
     /// The arguments by which a command line gives the command.
     #[must_use]
     pub fn command_arguments(&self) -> String {
-        let command = format!("-- {}", command_line(&self.command()));
+        let flag = if self.shell { "--shell" } else { "--" };
+        let command = format!("{flag} {}", command_line(&self.command()));
         match self.placeholders.unusual_item() {
             Some(item) => format!("-I {} {command}", quoted(&OsString::from_vec(item))),
             None => command,

@@ -24,6 +24,8 @@ pub struct JobOptions {
     pub gitignore: bool,
     /// The command.
     pub command: Vec<OsString>,
+    /// Whether the command is one line for a shell.
+    pub shell: bool,
     /// What stands for items in it.
     pub placeholders: Placeholders,
     /// How items are passed to it.
@@ -54,6 +56,7 @@ impl Default for JobOptions {
             null: false,
             gitignore: false,
             command: Vec::new(),
+            shell: false,
             placeholders: Placeholders::default(),
             mode: Mode::Item,
             at_dispatch: false,

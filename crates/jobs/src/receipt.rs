@@ -29,6 +29,12 @@ pub struct Receipt {
     pub(crate) listed_at_ms: Option<u64>,
     /// The command.
     pub command: Vec<KeyText<'static>>,
+    /// Whether the command is one line for a shell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shell: bool,
+    /// The text that stands for the item in the command, if it is not `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<KeyText<'static>>,
     /// `completed`, or `dispatched` if items in progress at a kill may be missing.
     pub cursor: String,
     pub(crate) started_at_ms: u64,
@@ -145,6 +151,7 @@ impl Receipt {
             CursorSemantics::Completed => "completed",
             CursorSemantics::Dispatched => "dispatched",
         };
+        let item = description.placeholders.unusual_item();
         Ok(Self {
             version: 1,
             run: shown(run),
@@ -153,6 +160,8 @@ impl Receipt {
             fingerprint: description.fingerprint.clone(),
             listed_at_ms: description.listed_at_ms,
             command: description.command.clone(),
+            shell: description.shell,
+            placeholder: item.map(|item| KeyText::new(&item).into_owned()),
             cursor: cursor.to_owned(),
             started_at_ms: record.created_at.as_millis(),
             ended_at_ms: record.completed_at.map(|ended| ended.as_millis()),

@@ -1,6 +1,7 @@
 //! A command with placeholders for items.
 
 mod argument;
+mod line;
 mod shell;
 
 use std::ffi::{OsStr, OsString};
@@ -10,7 +11,11 @@ use shardwright_worker::connector::Item;
 
 use self::argument::{Argument, Lexicon, Placeholder, Values};
 pub(crate) use self::argument::{NoRowNumber, text_of};
+use self::line::ShellLine;
 use crate::placeholders::Placeholders;
+
+/// The shell of shell lines.
+const SHELL: &str = "/bin/sh";
 
 /// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,14 +41,33 @@ pub enum TemplateError {
         /// The placeholder.
         placeholder: String,
     },
+    /// A placeholder of a shell line is at a place where it has no safe value.
+    #[error("{placeholder} is inside {place}; {remedy}")]
+    MisplacedPlaceholder {
+        /// The placeholder.
+        placeholder: String,
+        /// What it is inside of.
+        place: &'static str,
+        /// What to write instead.
+        remedy: String,
+    },
+    /// The parts of a shell line are nested too deeply.
+    #[error("the shell line is nested too deeply")]
+    TooDeep,
 }
 
 /// A program and its arguments, in which placeholders stand for items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     program: OsString,
-    arguments: Vec<Argument>,
+    form: Form,
     placeholders: Vec<Placeholder>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    Arguments(Vec<Argument>),
+    Line(ShellLine),
 }
 
 impl Template {
@@ -70,13 +94,28 @@ impl Template {
         let arguments = arguments.iter().map(|it| Argument::parse(it.as_bytes(), &lexicon));
         let arguments: Vec<Argument> = arguments.collect();
         let placeholders = arguments.iter().flat_map(Argument::placeholders).collect();
-        Ok(Self { program: program.clone(), arguments, placeholders })
+        Ok(Self { program: program.clone(), form: Form::Arguments(arguments), placeholders })
+    }
+
+    /// Checks a line for `/bin/sh`, in which each placeholder is one word or a part of one,
+    /// whatever the item contains.
+    pub fn shell(line: &OsStr, placeholders: &Placeholders) -> Result<Self, TemplateError> {
+        let lexicon = Lexicon::new(placeholders).ok_or(TemplateError::EmptyPlaceholder)?;
+        let line = ShellLine::parse(line.as_bytes(), &lexicon)?;
+        let placeholders = line.placeholders();
+        Ok(Self { program: SHELL.into(), form: Form::Line(line), placeholders })
     }
 
     /// The program.
     #[must_use]
     pub fn program(&self) -> &OsStr {
         &self.program
+    }
+
+    /// Whether it is a line for a shell.
+    #[must_use]
+    pub const fn is_shell(&self) -> bool {
+        matches!(self.form, Form::Line(_))
     }
 
     /// Whether there is any placeholder.
@@ -97,10 +136,20 @@ impl Template {
         self.placeholders.contains(&Placeholder::Row)
     }
 
+    /// Whether an item is the target of a redirection of a shell line, or the value of a variable.
+    /// Several items cannot be.
+    #[must_use]
+    pub const fn is_for_one_item(&self) -> bool {
+        match &self.form {
+            Form::Arguments(_) => false,
+            Form::Line(line) => line.is_for_one_item(),
+        }
+    }
+
     /// The arguments for one item. Without a placeholder, the item is the last argument.
     pub(crate) fn for_item(&self, item: &Item, slot: u32) -> Result<Vec<OsString>, NoRowNumber> {
         let mut arguments = self.for_items(std::slice::from_ref(item), slot)?;
-        if !self.has_placeholder() {
+        if !self.has_placeholder() && !self.is_shell() {
             arguments.push(OsString::from_vec(text_of(item).into_owned()));
         }
         Ok(arguments)
@@ -112,8 +161,12 @@ impl Template {
         items: &[Item],
         slot: u32,
     ) -> Result<Vec<OsString>, NoRowNumber> {
-        let mut filled = Vec::with_capacity(self.arguments.len() + items.len());
-        for argument in &self.arguments {
+        let arguments = match &self.form {
+            Form::Arguments(arguments) => arguments,
+            Form::Line(line) => return line.arguments(items, slot),
+        };
+        let mut filled = Vec::with_capacity(arguments.len() + items.len());
+        for argument in arguments {
             if argument.placeholders().any(Placeholder::is_of_item) {
                 for item in items {
                     filled.push(argument.fill(&Values { item: Some(item), slot })?);

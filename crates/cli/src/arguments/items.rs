@@ -29,9 +29,18 @@ pub(crate) struct ItemArguments {
     /// Let STRING stand for the item instead of `{}`; the other placeholders stay.
     #[arg(short = 'I', value_name = "STRING", value_parser = not_empty())]
     pub(crate) replace: Option<OsString>,
+    /// Run LINE by /bin/sh instead of a COMMAND, so that pipes and redirections work. Each
+    /// placeholder is one word, whatever the item contains; write it outside of quotes.
+    #[arg(long, value_name = "LINE", conflicts_with = "command")]
+    pub(crate) shell: Option<OsString>,
 }
 
 impl ItemArguments {
+    /// The command: the line of `--shell`, or what was given instead.
+    pub(crate) fn command(&self, given: &[OsString]) -> Vec<OsString> {
+        self.shell.as_ref().map_or_else(|| given.to_vec(), |line| vec![line.clone()])
+    }
+
     /// The placeholders of the command.
     pub(crate) fn placeholders(&self) -> Placeholders {
         let item = self.replace.as_ref();

@@ -49,7 +49,8 @@ pub(crate) struct RunArguments {
     pub(crate) scan: Option<Secrecy>,
     /// Command to run; `{}` stands for the item. Without a placeholder the item becomes the last
     /// argument.
-    #[arg(last = true, required = true, value_name = "COMMAND", long_help = COMMAND_HELP)]
+    #[arg(last = true, value_name = "COMMAND", long_help = COMMAND_HELP)]
+    #[arg(required_unless_present = "shell")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -172,7 +173,8 @@ impl RunArguments {
             lines: self.lines.clone(),
             null: self.null,
             gitignore: self.gitignore,
-            command: self.command.clone(),
+            command: self.items.command(&self.command),
+            shell: self.items.shell.is_some(),
             placeholders: self.items.placeholders(),
             mode: self.mode(),
             at_dispatch: self.at_dispatch,

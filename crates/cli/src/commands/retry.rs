@@ -51,9 +51,11 @@ fn confirm(
     let stored = description.command();
     let line = description.command_line();
     errln!("run {name} runs `{line}` on {}", description.source.title());
-    let is_same = description.placeholders.item() == arguments.items.placeholders().item();
-    let is_repeated = arguments.command == stored && is_same;
-    let is_given = !arguments.command.is_empty() || arguments.items.replace.is_some();
+    let RetryArguments { items, command, .. } = arguments;
+    let is_same = description.placeholders.item() == items.placeholders().item()
+        && description.shell == items.shell.is_some();
+    let is_repeated = is_same && items.command(command) == stored;
+    let is_given = !items.command(command).is_empty() || items.replace.is_some();
     anyhow::ensure!(
         is_repeated || !is_given,
         "run {name} has another command, shown above; repeat it exactly, or omit it. Nothing was \

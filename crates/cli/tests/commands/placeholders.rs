@@ -84,3 +84,71 @@ fn refused_placeholders_name_the_remedy() {
     }
     assert!(!site.path(".shardwright").exists());
 }
+
+#[test]
+fn shell_line_gets_each_item_as_one_word() {
+    let names =
+        ["it's \"$(touch pwned)\".x", "two  words", "-n", "a\nb", "; touch pwned", "*", "\\"];
+    let site = site(&names);
+    let mut sorted = names.map(|name| format!("data/{name}"));
+    sorted.sort_unstable();
+    let run = |name: &str, flags: &[&str], line: &str| {
+        let arguments = [&["run", "data", "--run", name], flags, &["--shell", line]].concat();
+        site.expect(0, &arguments);
+        assert!(site.expect(0, &["verify", name]).contains("the receipt holds"));
+        outputs(&site.results(name).join("results.jsonl"))
+    };
+    let each = run("each", &[], "printf '%s|' {} && wc -l <{} 2>>log | tr -d ' \\n'");
+    let each: Vec<String> = each.into_iter().map(|(_, stdout)| stdout).collect();
+    assert_eq!(each, sorted.clone().map(|item| format!("{item}|1")));
+    fs::create_dir(site.path("out")).unwrap();
+    run("files", &[], "cat {} > out/{/.}.txt");
+    assert!(site.path("out/it's \"$(touch pwned)\".txt").exists());
+    assert_eq!(fs::read_dir(site.path("out")).unwrap().count(), names.len());
+    let batch = run("batch", &["--batch", "9", "--shards", "1"], "printf '%s|' {} | cat");
+    assert_eq!(batch[0].1, sorted.map(|item| format!("{item}|")).concat());
+    let counted =
+        run("counted", &["--batch", "9", "--shards", "1", "--null"], "tr '\\0' , | wc -l");
+    assert_eq!(counted[0].1.trim(), "1");
+    assert!(!site.path("pwned").exists());
+}
+
+#[test]
+fn shell_line_is_stored_and_compared() {
+    let site = Site::with_files(3);
+    let run = |code, flags: &[&str]| {
+        site.expect(code, &[&["run", "data", "--run", "it"], flags].concat())
+    };
+    run(3, &["--retries", "0", "--shell", "grep -q 1 {} && echo {/}"]);
+    assert_eq!(site.receipt("it")["shell"], true);
+    let printed = run(2, &["--", "grep", "-q", "1"]);
+    assert!(printed.contains("(`--shell 'grep -q 1 {} && echo {/}'`)"), "{printed}");
+    run(2, &["-I", "X", "--shell", "grep -q 1 {} && echo {/}"]);
+    let printed = site.expect(2, &["retry", "--parked", "it", "--shell", "true {}"]);
+    assert!(printed.contains("run it runs `--shell 'grep -q 1 {} && echo {/}'`"), "{printed}");
+    for number in [0, 2] {
+        fs::write(site.path(&format!("data/{number:02}/{number:05}")), "1").unwrap();
+    }
+    site.expect(0, &["retry", "--parked", "it", "--shell", "grep -q 1 {} && echo {/}"]);
+    assert_eq!(site.keys("it").len(), 3);
+}
+
+#[test]
+fn refused_shell_lines_name_the_remedy() {
+    let site = Site::with_files(1);
+    for (arguments, remedy) in [
+        (&["--shell", "echo \"{}\""][..], "{} is inside quotes; leave the quotes out"),
+        (&["--shell", "echo `cat {}`"], "write $(… {} …)"),
+        (&["--shell", "{} x"], "the program must not contain {}"),
+        (&["--shell", "sh -c {}"], "a shell would execute the text of {}"),
+        (&["--shell", "ls"], "write {} there"),
+        (&["--shell", " "], "there is no command to run"),
+        (&["--batch", "2", "--shell", "cat >{}"], "leave out --batch"),
+        (&["--persistent", "--shell", "exec x {}"], "leave out the placeholders of items"),
+        (&["--shell", "cat {}", "--", "cat"], "cannot be used with"),
+    ] {
+        let printed = site.expect(2, &[&["run", "data"], arguments].concat());
+        assert!(printed.contains(remedy), "{arguments:?}: {printed}");
+    }
+    assert!(!site.path(".shardwright").exists());
+}

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 use shardwright_contracts::CursorSemantics;
 use shardwright_coordination::{RunName, RunRecord};
+use shardwright_process::KeyText;
 
 use super::Findings;
 use super::results::Read;
@@ -144,7 +145,7 @@ impl Expected<'_> {
         let retries = if by_cursors { sum(|it| it.token.retries) } else { results.retries };
         let bytes = if self.is_local { sum(|it| it.token.bytes) } else { results.item_bytes };
         let failed = if self.is_local { sum(|it| it.token.failed) } else { results.failed };
-        json!({
+        let mut fields = json!({
             "version": 1,
             "run": record.run.to_string(),
             "name": name.as_str(),
@@ -181,7 +182,17 @@ impl Expected<'_> {
                 "bytes": results.file_bytes,
                 "blake3": results.digest,
             },
-        })
+        });
+        // Absent where they have their usual values.
+        let item = description.placeholders.unusual_item();
+        let unusual = [
+            description.shell.then(|| ("shell".to_owned(), json!(true))),
+            item.map(|item| ("placeholder".to_owned(), json!(KeyText::new(&item)))),
+        ];
+        if let Some(fields) = fields.as_object_mut() {
+            fields.extend(unusual.into_iter().flatten());
+        }
+        fields
     }
 }
 
