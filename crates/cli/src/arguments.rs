@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod duration;
 pub(crate) mod etcd;
 pub(crate) mod items;
 pub(crate) mod listen;

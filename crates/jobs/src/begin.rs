@@ -227,6 +227,7 @@ impl Wanted<'_> {
     async fn try_join(&self, run: RunId, mut description: Description) -> anyhow::Result<Begun> {
         let results = self.requested_results()?;
         self.requested(results.as_ref()).ensure_same(self.name, &description)?;
+        description.limits = self.options.limits.or(description.limits);
         // The same locations, with the credentials of this process.
         if let Some(results) = results {
             description.results = results;

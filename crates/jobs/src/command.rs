@@ -85,7 +85,7 @@ impl Command {
         in_flight: usize,
         lease: Duration,
     ) -> anyhow::Result<Self> {
-        let Description { shell, placeholders, mode, .. } = description;
+        let Description { shell, placeholders, mode, limits, .. } = description;
         let template = || template(&description.command(), *shell, placeholders, *mode);
         let spill = output.spill();
         let guard = || {
@@ -94,20 +94,24 @@ impl Command {
             ProcessGuard::start().map(Arc::new)
         };
         Ok(match description.mode {
-            Mode::Item => Self::Item(ProcessPerItem::new(template()?, guard()?, spill)),
+            Mode::Item => {
+                Self::Item(ProcessPerItem::new(template()?, guard()?, spill).limits(*limits))
+            }
             Mode::Batch { size, null } => {
                 let is_null =
                     null || matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
                 let (guard, size) = (guard()?, usize::try_from(size)?);
                 let template = template()?;
-                Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
+                let handler = ProcessPerBatch::new(template, guard, spill, size, input);
+                Self::Batch(handler.limits(*limits))
             }
             Mode::Persistent => {
                 // The unused part of a lease, in which work must have stopped.
                 let (grace, logs, template) = (lease / 10, output.logs(run), template()?);
                 let handler =
-                    PersistentProcess::new(template, guard()?, logs, spill, in_flight, grace);
+                    PersistentProcess::new(template, guard()?, logs, spill, in_flight, grace)
+                        .limits(*limits);
                 handler.try_out(run).await?;
                 Self::Persistent(handler)
             }

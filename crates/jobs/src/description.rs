@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::ObjectUrl;
-use shardwright_process::{KeyText, Placeholders};
+use shardwright_process::{KeyText, Limits, Placeholders};
 use shardwright_worker::connector::{KeyRange, SourceFingerprint};
 
 use crate::options::JobOptions;
@@ -37,6 +37,10 @@ pub struct Description {
     pub placeholders: Placeholders,
     /// How items are passed to it.
     pub mode: Mode,
+    /// Limits of each program. They may differ in each process, so they are no difference between
+    /// runs.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
     /// Whether cursors move at dispatch.
     #[serde(default)]
     pub at_dispatch: bool,
@@ -207,6 +211,7 @@ impl Description {
             shell: options.shell,
             placeholders: options.placeholders.clone(),
             mode: options.mode,
+            limits: options.limits,
             at_dispatch: options.at_dispatch,
             given: options.source.as_ref().filter(|_| is_path).map(owned),
             results,

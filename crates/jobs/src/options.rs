@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use shardwright_coordination::RunName;
-use shardwright_process::Placeholders;
+use shardwright_process::{Limits, Placeholders};
 
 use crate::description::Mode;
 
@@ -30,6 +30,8 @@ pub struct JobOptions {
     pub placeholders: Placeholders,
     /// How items are passed to it.
     pub mode: Mode,
+    /// Limits of each program. They replace those of an existing run in this process.
+    pub limits: Limits,
     /// Whether cursors move at dispatch.
     pub at_dispatch: bool,
     /// The name of the run; by default it is derived from source and command.
@@ -59,6 +61,7 @@ impl Default for JobOptions {
             shell: false,
             placeholders: Placeholders::default(),
             mode: Mode::Item,
+            limits: Limits::default(),
             at_dispatch: false,
             name: None,
             fresh: false,

@@ -7,6 +7,7 @@ use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
+use super::limits::Limits;
 use super::output::Output;
 use super::run::{Failed, Finished, Invocation};
 use super::slots::Slots;
@@ -46,6 +47,7 @@ pub struct ProcessPerBatch {
     spill: Spill,
     size: usize,
     input: BatchInput,
+    limits: Limits,
     slots: Slots,
 }
 
@@ -59,7 +61,15 @@ impl ProcessPerBatch {
         size: usize,
         input: BatchInput,
     ) -> Self {
-        Self { template, guard, spill, size, input, slots: Slots::default() }
+        let (limits, slots) = (Limits::default(), Slots::default());
+        Self { template, guard, spill, size, input, limits, slots }
+    }
+
+    /// Sets limits of each program.
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
     }
 
     fn input(&self, items: &[Item]) -> Vec<u8> {
@@ -99,6 +109,7 @@ impl ProcessPerBatch {
             arguments,
             input,
             spill: &self.spill,
+            limits: self.limits,
             assignment: batch.assignment,
             sequence: batch.sequence,
             attempt: batch.attempt,

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | the worker, or its work is dropped | the guard reads EOF, kills all below it and exits |
 //! | an attempt, by failure | the worker requests the same, and waits for it |
+//! | the time of an attempt | all below the guard get SIGTERM, and later the same |
 //! | a program whose child keeps a pipe open | the same |
 //! | a guard, if orphans are adopted | the worker kills all below it; the attempt fails |
 //! | a guard, otherwise | the attempt fails; all below the guard outlive it |
@@ -202,7 +203,7 @@ impl Group {
             Reply::NotStarted(errno) => {
                 Err(StartError::Program(io::Error::from_raw_os_error(errno)))
             }
-            Reply::Exited(_) | Reply::Cleared => Err(StartError::Guard(self.lose())),
+            Reply::Exited(_) | Reply::Cleared | Reply::Gone => Err(StartError::Guard(self.lose())),
         }
     }
 
@@ -210,8 +211,37 @@ impl Group {
     pub(super) async fn exited(&mut self) -> Result<ExitStatus, ProcessGuardError> {
         match self.reply().await? {
             Reply::Exited(status) => Ok(ExitStatus::from_raw(status)),
-            Reply::Started | Reply::NotStarted(_) | Reply::Cleared => Err(self.lose()),
+            Reply::Started | Reply::NotStarted(_) | Reply::Cleared | Reply::Gone => {
+                Err(self.lose())
+            }
         }
+    }
+
+    /// Sends SIGTERM to the program and everything that it has left, and waits for a time until
+    /// they have ended. Returns the status of the program, if it exited meanwhile.
+    pub(super) async fn terminate(
+        &mut self,
+        wait: Duration,
+    ) -> Result<Option<ExitStatus>, ProcessGuardError> {
+        let mut exited = None;
+        let ended = async {
+            resume(&self.guard, self.id);
+            if wire::send_terminate(&mut self.link).await.is_err() {
+                return Err(self.lose());
+            }
+            loop {
+                match self.reply().await? {
+                    Reply::Exited(status) => exited = Some(ExitStatus::from_raw(status)),
+                    Reply::Gone => return Ok(()),
+                    Reply::Started | Reply::NotStarted(_) | Reply::Cleared => {
+                        return Err(self.lose());
+                    }
+                }
+            }
+        };
+        // What is left is killed by `clear`.
+        timeout(wait, ended).await.unwrap_or(Ok(()))?;
+        Ok(exited)
     }
 
     /// Kills the program and everything that it has left, and waits until they have ended.
@@ -242,7 +272,7 @@ impl Group {
         loop {
             match self.reply().await? {
                 Reply::Cleared => return Ok(()),
-                Reply::Exited(_) | Reply::Started | Reply::NotStarted(_) => {}
+                Reply::Exited(_) | Reply::Started | Reply::NotStarted(_) | Reply::Gone => {}
             }
         }
     }

@@ -7,6 +7,7 @@ use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 use super::guard::ProcessGuard;
+use super::limits::Limits;
 use super::output::Output;
 use super::record::{ItemRecord, KeyText};
 use super::run::{Finished, Invocation};
@@ -19,6 +20,7 @@ pub struct ProcessPerItem {
     template: Template,
     guard: Arc<ProcessGuard>,
     spill: Spill,
+    limits: Limits,
     slots: Slots,
 }
 
@@ -26,7 +28,14 @@ impl ProcessPerItem {
     /// Runs `template`, under `guard`.
     #[must_use]
     pub fn new(template: Template, guard: Arc<ProcessGuard>, spill: Spill) -> Self {
-        Self { template, guard, spill, slots: Slots::default() }
+        Self { template, guard, spill, limits: Limits::default(), slots: Slots::default() }
+    }
+
+    /// Sets limits of each program.
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
     }
 }
 
@@ -52,6 +61,7 @@ impl Handler for ProcessPerItem {
                 arguments,
                 input: None,
                 spill: &self.spill,
+                limits: self.limits,
                 assignment: batch.assignment,
                 sequence,
                 attempt: batch.attempt,

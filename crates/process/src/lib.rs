@@ -8,6 +8,7 @@
 //! handler that searches for secrets. Without features the crate has only the records of results.
 #![forbid(unsafe_code)]
 
+mod limits;
 mod placeholders;
 mod record;
 #[cfg(feature = "scan")]
@@ -38,6 +39,7 @@ pub use batch::{BatchInput, ProcessPerBatch};
 pub use guard::{ProcessGuard, ProcessGuardError, run_as_guard};
 #[cfg(feature = "programs")]
 pub use item::ProcessPerItem;
+pub use limits::Limits;
 #[cfg(feature = "programs")]
 pub use persistent::{Incoming, PersistentError, PersistentProcess, parse_line};
 pub use placeholders::Placeholders;

@@ -25,6 +25,7 @@ use self::link::{Answers, Done, Link};
 use self::start::Program;
 use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
+use super::limits::Limits;
 use super::output::Output;
 use super::run::{Finished, without_program};
 use super::slots::Slots;
@@ -86,9 +87,22 @@ impl PersistentProcess {
         in_flight: usize,
         grace: Duration,
     ) -> Self {
-        let program =
-            Program { template, guard, logs: logs.into(), grace, slots: Slots::default() };
+        let program = Program {
+            template,
+            guard,
+            logs: logs.into(),
+            grace,
+            limits: Limits::default(),
+            slots: Slots::default(),
+        };
         Self { program, spill, in_flight: in_flight.max(1), slots: Mutex::default() }
+    }
+
+    /// Sets limits of each program.
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.program.limits = limits;
+        self
     }
 
     /// How many batches to process at a time, so that a program holds as many items as requested.

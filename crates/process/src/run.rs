@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::guard::{Group, Launch, ProcessGuard, ProcessGuardError, StartError};
 use super::item::row_of;
+use super::limits::{Limits, timed_out};
 use super::output::{Gathered, Output, OutputError, keep_last};
 use super::spill::Spill;
 
@@ -33,6 +34,7 @@ pub(super) struct Invocation<'a> {
     pub(super) arguments: Vec<OsString>,
     pub(super) input: Option<Vec<u8>>,
     pub(super) spill: &'a Spill,
+    pub(super) limits: Limits,
     pub(super) assignment: &'a Assignment,
     pub(super) sequence: u64,
     pub(super) attempt: u32,
@@ -85,7 +87,7 @@ impl Invocation<'_> {
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
         let mut group = self.guard.take().map_err(|error| Failed::Other(unguarded(&error)))?;
-        let pipes = match self.spawn(&mut group).await {
+        let mut pipes = match self.spawn(&mut group).await {
             Ok(pipes) => pipes,
             Err(failed) => {
                 self.guard.put_back(group);
@@ -94,7 +96,7 @@ impl Invocation<'_> {
         };
         let mut output = Gathered::new(self.spill, self.assignment, self.sequence);
         let mut stderr = Vec::new();
-        let ended = self.wait(&mut group, pipes, &mut output, &mut stderr).await;
+        let ended = self.wait(&mut group, &mut pipes, &mut output, &mut stderr).await;
         let is_clean = matches!(&ended, Ok(ended) if ended.status.success() && ended.is_all_read);
         // A guard that was killed is not used again.
         if is_clean || group.clear().await.is_ok() {
@@ -108,18 +110,50 @@ impl Invocation<'_> {
         Ok(Finished { took: start.elapsed(), output })
     }
 
-    /// Waits for the program to exit and for its pipes to close, for a limited time. Returns at
-    /// once if its output cannot be stored: a program whose output is not read may never exit.
+    /// Waits for the program to exit. When its time is over, it and its children get SIGTERM, and
+    /// some time to end.
     async fn wait(
         &self,
         group: &mut Group,
-        pipes: Pipes,
+        pipes: &mut Pipes,
+        output: &mut Gathered<'_>,
+        stderr_end: &mut Vec<u8>,
+    ) -> Result<Ended, ItemFailure> {
+        let Some(limit) = self.limits.timeout() else {
+            return self.watch(group, pipes, output, stderr_end).await;
+        };
+        if let Ok(ended) = timeout(limit, self.watch(group, pipes, output, stderr_end)).await {
+            return ended;
+        }
+        // A program that ends may write.
+        let Pipes { stdout, stderr, .. } = pipes;
+        let read = async {
+            match tokio::join!(output.read(Some(stdout)), keep_last(stderr_end, Some(stderr))) {
+                (Ok(()), ()) => std::future::pending().await,
+                (Err(unread), ()) => unread,
+            }
+        };
+        tokio::select! {
+            biased;
+            unread = read => Err(unread.into()),
+            _ended = group.terminate(self.limits.kill_after()) => {
+                Err(ItemFailure::retryable(with_stderr(timed_out(limit), stderr_end)))
+            }
+        }
+    }
+
+    /// Waits for the program to exit and for its pipes to close, for a limited time. Returns at
+    /// once if its output cannot be stored: a program whose output is not read may never exit.
+    async fn watch(
+        &self,
+        group: &mut Group,
+        pipes: &mut Pipes,
         output: &mut Gathered<'_>,
         stderr_end: &mut Vec<u8>,
     ) -> Result<Ended, ItemFailure> {
         let Pipes { stdin, stdout, stderr } = pipes;
         let feed = async {
-            if let (Some(mut stdin), Some(input)) = (stdin, &self.input) {
+            if let (Some(mut stdin), Some(input)) = (stdin.take(), &self.input) {
                 // A program may exit without reading all its input.
                 let _closed = stdin.write_all(input).await;
             }
@@ -213,6 +247,11 @@ pub(super) fn describe(status: ExitStatus, stderr: &[u8]) -> String {
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => "unknown exit status".to_owned(),
     };
+    with_stderr(how, stderr)
+}
+
+/// What went wrong, and the end of stderr.
+fn with_stderr(how: String, stderr: &[u8]) -> String {
     let stderr = String::from_utf8_lossy(stderr);
     match stderr.trim() {
         "" => how,

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use shardwright_process::Placeholders;
+use shardwright_process::{Limits, Placeholders};
+
+use super::duration::{parse_duration, parse_positive_duration};
 
 /// The long help of the command.
 pub(super) const COMMAND_HELP: &str = "\
@@ -45,6 +48,26 @@ impl ItemArguments {
     pub(crate) fn placeholders(&self) -> Placeholders {
         let item = self.replace.as_ref();
         item.map_or_else(Placeholders::default, |item| Placeholders::with_item(item.as_bytes()))
+    }
+}
+
+/// Limits of the programs that this process starts.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct LimitArguments {
+    /// Fail an item or a batch after DURATION, like `30s`, `5m` or `500ms`: its processes get
+    /// SIGTERM. A persistent command fails if it answers nothing for DURATION while it holds items
+    /// [default: the run's, or none].
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive_duration)]
+    timeout: Option<Duration>,
+    /// Send SIGKILL to processes that still run DURATION after the timeout [default: 5s].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    kill_after: Option<Duration>,
+}
+
+impl LimitArguments {
+    pub(crate) fn limits(&self) -> Limits {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Limits { timeout_ms: self.timeout.map(ms), kill_after_ms: self.kill_after.map(ms) }
     }
 }
 

@@ -9,7 +9,7 @@ use shardwright_jobs::JobOptions;
 use shardwright_jobs::description::Mode;
 use shardwright_process::scan::{Format, Secrecy};
 
-use super::items::{COMMAND_HELP, ItemArguments};
+use super::items::{COMMAND_HELP, ItemArguments, LimitArguments};
 use super::parse_name;
 
 #[derive(Args, Debug)]
@@ -36,6 +36,8 @@ pub(crate) struct RunArguments {
     pub(crate) persistent: bool,
     #[command(flatten)]
     pub(crate) items: ItemArguments,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
     /// Commit items when they start instead of when they finish; faster, but a kill loses the
@@ -119,6 +121,7 @@ impl ScanArguments {
             batch: None,
             persistent: false,
             items: ItemArguments::default(),
+            limits: LimitArguments::default(),
             work: self.work,
             at_dispatch: false,
             make: self.make.clone(),
@@ -177,6 +180,7 @@ impl RunArguments {
             shell: self.items.shell.is_some(),
             placeholders: self.items.placeholders(),
             mode: self.mode(),
+            limits: self.limits.limits(),
             at_dispatch: self.at_dispatch,
             name: *name,
             fresh: *fresh,

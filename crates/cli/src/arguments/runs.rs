@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use shardwright_coordination::RunName;
 
-use super::items::ItemArguments;
+use super::items::{ItemArguments, LimitArguments};
 use super::parse_name;
 use super::run::WorkArguments;
 
@@ -38,6 +38,8 @@ pub(crate) struct RetryArguments {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) items: ItemArguments,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
     /// Command of the run; if it is given, it must be the stored one, and needs no confirmation.

@@ -29,7 +29,8 @@ pub(crate) async fn run(
         Some(name) => name,
         None => only_run_with_parked(&coordinator).await?,
     };
-    let (run, description) = find(&coordinator, name).await?;
+    let (run, mut description) = find(&coordinator, name).await?;
+    description.limits = arguments.limits.limits().or(description.limits);
     confirm(name, &description, arguments, is_shared)?;
     let state = state_folder(store)?;
     let begun = resume(&coordinator, &state, Found { name, run, description }).await?;

@@ -288,3 +288,24 @@ fn source_of_the_wrong_kind_is_rejected_with_the_right_flag() {
     let left = fs::read_dir(site.path(".shardwright/runs")).map_or(0, Iterator::count);
     assert_eq!(left, 0);
 }
+
+#[test]
+fn item_that_takes_too_long_fails_and_may_be_retried_with_more_time() {
+    let site = Site::with_files(3);
+    let script = "[ \"$(cat \"$1\")\" = 1 ] && until [ -e go ]; do sleep 0.01; done; echo done";
+    let flags = ["--run", "late", "--retries", "0", "--timeout", "300ms", "--kill-after", "0"];
+    let command = [&["run", "data"], &flags[..], &["--", "sh", "-c", script, "sh"]].concat();
+    let printed = site.expect(3, &command);
+    assert!(printed.contains("timed out after 300 ms"), "{printed}");
+    assert_eq!(site.keys("late").len(), 2);
+    // The run has the limit, also where it is retried without one.
+    let retry = ["retry", "--parked", "late", "--retries", "0"];
+    assert!(site.expect(3, &retry).contains("timed out after 300 ms"));
+    fs::write(site.path("go"), "").unwrap();
+    site.expect(0, &[&retry[..], &["--timeout", "1h"]].concat());
+    assert_eq!(site.keys("late").len(), 3);
+    for wrong in ["0", "5x", "-1s"] {
+        let printed = site.expect(2, &["run", "data", &format!("--timeout={wrong}"), "--", "true"]);
+        assert!(printed.contains("--timeout"), "{printed}");
+    }
+}

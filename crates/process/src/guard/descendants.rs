@@ -70,6 +70,15 @@ pub(super) fn kill_descendants(spared: impl Fn() -> BTreeSet<Identity>) {
     }
 }
 
+/// Sends SIGTERM to all descendants of this process. Those that are stopped are continued, so that
+/// they can end.
+pub(super) fn terminate_descendants() {
+    for process in descendants_of(own_id(), processes(), &BTreeSet::new(), |_| false).found {
+        process.signal(Signal::TERM);
+        process.signal(Signal::CONT);
+    }
+}
+
 /// Whether this process has children. Reaps those that have ended.
 pub(super) fn has_children() -> bool {
     loop {

@@ -18,7 +18,7 @@ use rustix::process::{
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::descendants::{has_children, kill_descendants};
+use super::descendants::{has_children, kill_descendants, terminate_descendants};
 use super::wire::{Received, Reply, Request, Requests};
 
 /// The name by which a process knows that it is a guard. The rest of its command line is empty.
@@ -62,13 +62,18 @@ async fn serve() -> io::Result<()> {
     let mut link = UnixStream::from_std(link)?;
     let mut ended = signal(SignalKind::child())?;
     let _ignored = ignore_signals()?;
-    let (mut requests, mut program) = (Requests::default(), None);
+    let (mut requests, mut program, mut is_ending) = (Requests::default(), None, false);
     loop {
         tokio::select! {
             biased;
             request = requests.next(&link) => match request? {
                 None => return Ok(()),
+                Some(Request::Terminate) => {
+                    terminate_descendants();
+                    is_ending = true;
+                }
                 Some(Request::Clear) => {
+                    is_ending = false;
                     clear(program.take());
                     Reply::Cleared.send(&mut link).await?;
                 }
@@ -88,10 +93,19 @@ async fn serve() -> io::Result<()> {
             },
             _ = ended.recv() => {}
         }
-        while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
-            if program.take_if(|program| *program == id).is_some() {
-                Reply::Exited(status.as_raw()).send(&mut link).await?;
+        let are_some_left = loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((id, status))) => {
+                    if program.take_if(|program| *program == id).is_some() {
+                        Reply::Exited(status.as_raw()).send(&mut link).await?;
+                    }
+                }
+                Ok(None) => break true,
+                Err(_) => break false,
             }
+        };
+        if !are_some_left && std::mem::take(&mut is_ending) {
+            Reply::Gone.send(&mut link).await?;
         }
     }
 }

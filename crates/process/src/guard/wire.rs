@@ -21,6 +21,8 @@ const DESCRIPTORS: usize = 8;
 const LENGTH_BYTES: usize = 4;
 const REPLY_BYTES: usize = 5;
 const CHUNK_BYTES: usize = 64 * 1_024;
+/// The body of a request to terminate. A launch begins with the number of its descriptors.
+const TERMINATE: &[u8] = &[u8::MAX];
 
 /// A program to start.
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub(super) enum Request {
     Start(Received),
     /// Kill everything that is left of earlier programs.
     Clear,
+    /// Send SIGTERM to everything, and reply when it has ended.
+    Terminate,
 }
 
 /// A program to start, as a guard reads it.
@@ -59,6 +63,8 @@ pub(super) enum Reply {
     /// With the wait status.
     Exited(i32),
     Cleared,
+    /// All processes have ended after SIGTERM.
+    Gone,
 }
 
 impl Launch {
@@ -116,6 +122,12 @@ pub(super) async fn send_clear(link: &mut UnixStream) -> io::Result<()> {
     link.write_all(&0_u32.to_le_bytes()).await
 }
 
+/// Requests that everything gets SIGTERM.
+pub(super) async fn send_terminate(link: &mut UnixStream) -> io::Result<()> {
+    let length = u32::try_from(TERMINATE.len()).map_err(|_| invalid())?;
+    link.write_all(&[&length.to_le_bytes(), TERMINATE].concat()).await
+}
+
 /// Requests that were received in part.
 #[derive(Default)]
 pub(super) struct Requests {
@@ -156,10 +168,10 @@ impl Requests {
         let (length, rest) = self.bytes.split_first_chunk::<LENGTH_BYTES>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         let body = rest.get(..length)?;
-        let request = if body.is_empty() {
-            Some(Request::Clear)
-        } else {
-            decode(body, &mut self.descriptors).map(Request::Start)
+        let request = match body {
+            [] => Some(Request::Clear),
+            TERMINATE => Some(Request::Terminate),
+            launch => decode(launch, &mut self.descriptors).map(Request::Start),
         };
         self.bytes.drain(..LENGTH_BYTES + length);
         Some(request.ok_or_else(invalid))
@@ -197,6 +209,7 @@ impl Reply {
             Self::NotStarted(errno) => (1, errno),
             Self::Exited(status) => (2, status),
             Self::Cleared => (3, 0_i32),
+            Self::Gone => (4, 0),
         };
         let [a, b, c, d] = value.to_le_bytes();
         link.write_all(&[tag, a, b, c, d]).await
@@ -214,6 +227,7 @@ impl Reply {
             [1, a, b, c, d, ..] => Self::NotStarted(i32::from_le_bytes([*a, *b, *c, *d])),
             [2, a, b, c, d, ..] => Self::Exited(i32::from_le_bytes([*a, *b, *c, *d])),
             [3, ..] => Self::Cleared,
+            [4, ..] => Self::Gone,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         buffer.drain(..REPLY_BYTES);
@@ -253,6 +267,8 @@ mod tests {
         assert_eq!(received.variables, expected);
         let numbers: Vec<u8> = received.descriptors.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [3, 1]);
+        send_terminate(&mut worker).await.unwrap();
+        assert!(matches!(requests.next(&guard).await.unwrap(), Some(Request::Terminate)));
         send_clear(&mut worker).await.unwrap();
         drop(worker);
         assert!(matches!(requests.next(&guard).await.unwrap(), Some(Request::Clear)));

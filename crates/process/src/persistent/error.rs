@@ -1,7 +1,9 @@
 use std::io;
+use std::time::Duration;
 
 use super::message::VERSION;
 use crate::ProcessGuardError;
+use crate::limits::timed_out;
 
 /// Why a persistent program is replaced. Its unfinished items go to its successor.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +67,12 @@ pub enum PersistentError {
     /// It closed its output, but has not exited.
     #[error("the worker closed its output before it had answered for all items")]
     Closed,
+    /// It answered nothing in time, although it held items.
+    #[error("{}", timed_out(*limit))]
+    TimedOut {
+        /// The timeout.
+        limit: Duration,
+    },
     /// It did not give up revoked items.
     #[error("the worker did not give up revoked items within {milliseconds} ms")]
     Deaf {

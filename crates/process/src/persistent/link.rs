@@ -42,6 +42,10 @@ pub(super) struct Link {
     /// Notified when the program has exited.
     pub(super) is_gone: Notify,
     grace: Duration,
+    /// The longest time without an answer.
+    timeout: Option<Duration>,
+    /// Notified when the program gets items while it has none.
+    is_busy: Notify,
     runtime: Handle,
 }
 
@@ -51,6 +55,8 @@ struct State {
     waiting: BTreeMap<u64, Waiting>,
     /// Revoked items that the program still holds.
     revoked: BTreeSet<u64>,
+    /// When the program got its first items, or answered last.
+    silent_since: Instant,
     out: Vec<u8>,
     hello: Option<oneshot::Sender<()>>,
     is_closing: bool,
@@ -66,11 +72,17 @@ struct Waiting {
 }
 
 impl Link {
-    pub(super) fn new(grace: Duration, hello: oneshot::Sender<()>, first_line: Vec<u8>) -> Self {
+    pub(super) fn new(
+        grace: Duration,
+        timeout: Option<Duration>,
+        hello: oneshot::Sender<()>,
+        first_line: Vec<u8>,
+    ) -> Self {
         let state = State {
             next_id: 1,
             waiting: BTreeMap::new(),
             revoked: BTreeSet::new(),
+            silent_since: Instant::now(),
             out: first_line,
             hello: Some(hello),
             is_closing: false,
@@ -82,6 +94,8 @@ impl Link {
             is_over: Notify::new(),
             is_gone: Notify::new(),
             grace,
+            timeout,
+            is_busy: Notify::new(),
             runtime: Handle::current(),
         }
     }
@@ -116,9 +130,16 @@ impl Link {
             Some(ended) => waiting.lose(Arc::clone(ended), false),
             None => {
                 message::items(&mut state.out, first, batch);
+                let was_idle = state.waiting.is_empty();
+                if was_idle {
+                    state.silent_since = waiting.begun;
+                }
                 state.waiting.insert(first, waiting);
                 drop(state);
                 self.to_write.notify_one();
+                if was_idle && self.timeout.is_some() {
+                    self.is_busy.notify_one();
+                }
             }
         }
         Ticket { link: Arc::clone(self), first, answers }
@@ -140,7 +161,26 @@ impl Link {
         lines: impl Iterator<Item = &'l [u8]>,
     ) -> Result<(), PersistentError> {
         let mut state = self.state();
+        if self.timeout.is_some() {
+            state.silent_since = Instant::now();
+        }
         lines.map(message::parse).try_for_each(|message| state.receive(message?))
+    }
+
+    /// Waits until the program has answered nothing for too long while it held items. Returns the
+    /// timeout.
+    pub(super) async fn timed_out(&self) -> Duration {
+        let Some(limit) = self.timeout else { return std::future::pending().await };
+        loop {
+            let state = self.state();
+            let silent = (!state.waiting.is_empty()).then(|| state.silent_since.elapsed());
+            drop(state);
+            match silent.map(|silent| limit.saturating_sub(silent)) {
+                None => self.is_busy.notified().await,
+                Some(Duration::ZERO) => return limit,
+                Some(left) => tokio::time::sleep(left).await,
+            }
+        }
     }
 
     /// Revokes the items of a dropped batch, and kills the program if it does not give them up.

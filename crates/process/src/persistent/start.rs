@@ -17,6 +17,7 @@ use super::PersistentError;
 use super::link::Link;
 use super::message;
 use crate::guard::{Group, Launch, ProcessGuard, StartError};
+use crate::limits::Limits;
 use crate::output::{LOG_MODE, STDERR_BYTES, create};
 use crate::run::describe;
 use crate::slots::{Slot, Slots};
@@ -41,6 +42,7 @@ pub(super) struct Program {
     /// The folder for stdout and stderr of programs.
     pub(super) logs: PathBuf,
     pub(super) grace: Duration,
+    pub(super) limits: Limits,
     pub(super) slots: Slots,
 }
 
@@ -88,10 +90,11 @@ impl Program {
         let (hello, is_ready) = oneshot::channel();
         let mut first_line = Vec::new();
         message::hello(&mut first_line, run);
-        let link = Arc::new(Link::new(self.grace, hello, first_line));
+        let link = Arc::new(Link::new(self.grace, self.limits.timeout(), hello, first_line));
         tokio::spawn(write_lines(Arc::clone(&link), to));
         let running = Running { group, from, stderr, log, log_path: path, slot };
-        tokio::spawn(supervise(Arc::clone(&link), running));
+        let kill_after = self.limits.kill_after();
+        tokio::spawn(supervise(Arc::clone(&link), running, kill_after));
         self.is_ready(&link, is_ready).await?;
         Ok(link)
     }
@@ -160,13 +163,19 @@ struct Running {
 }
 
 /// Supervises a program until it exits, or kills it.
-async fn supervise(link: Arc<Link>, running: Running) {
+async fn supervise(link: Arc<Link>, running: Running, kill_after: Duration) {
     let Running { mut group, from, stderr, log, log_path, slot } = running;
     let stderr_end = Arc::new(Mutex::new(Vec::new()));
     let mut stderr_read = tokio::spawn(keep_end(stderr, Arc::clone(&stderr_end), log));
     let failed = tokio::select! {
         biased;
         error = read_lines(&link, from) => Some(error),
+        limit = link.timed_out() => {
+            // Its items are retried after it has ended.
+            let _ended = group.terminate(kill_after).await;
+            let _killed = group.clear().await;
+            Some(PersistentError::TimedOut { limit })
+        }
         () = link.is_over.notified() => None,
     };
     if let Some(error) = failed {

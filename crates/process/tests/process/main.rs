@@ -9,6 +9,7 @@
 
 #[path = "../checks/mod.rs"]
 mod checks;
+mod limits;
 mod lines;
 mod missing_programs;
 mod outliving;

@@ -42,7 +42,7 @@ pub(crate) fn per_item(template: Template, folder: &Path) -> ProcessPerItem {
     ProcessPerItem::new(template, guard(), spill(folder))
 }
 
-fn per_batch(template: Template, folder: &Path, input: BatchInput) -> ProcessPerBatch {
+pub(crate) fn per_batch(template: Template, folder: &Path, input: BatchInput) -> ProcessPerBatch {
     ProcessPerBatch::new(template, guard(), spill(folder), 100, input)
 }
 
