@@ -3,15 +3,24 @@
 //! A failed write never ends the work. If the reader closes stdout, the program writes no more and
 //! exits with the code of the work. If stdout cannot be written for another reason, such as a full
 //! disk, the work continues and the program exits with an error.
+//!
+//! On a terminal, a live view may occupy the last rows of stderr. Every other line is written above
+//! it.
+
+mod frame;
 
 use std::fmt::Arguments;
-use std::io::{self, Write as _};
-use std::sync::OnceLock;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use shardwright_jobs::readable::printable;
 
+use self::frame::Frame;
+
 static STDOUT: StdoutState = StdoutState::new();
+/// The live view on stderr.
+static FRAME: Mutex<Frame> = Mutex::new(Frame::new());
 
 /// The outcome of all writes to stdout so far.
 struct StdoutState {
@@ -49,10 +58,19 @@ pub(crate) fn write_data(line: &str) {
 
 /// Writes bytes to stdout unchanged.
 pub(crate) fn write_bytes(bytes: &[u8]) {
-    if !STDOUT.is_closed.load(Ordering::Relaxed) {
-        let mut stdout = io::stdout().lock();
-        record_stdout_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    if STDOUT.is_closed.load(Ordering::Relaxed) {
+        return;
     }
+    let mut stdout = io::stdout().lock();
+    // A reader that is not a terminal may block, and must not hold up the view.
+    if !stdout.is_terminal() {
+        record_stdout_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+        return;
+    }
+    let mut frame = frame();
+    let _erased = io::stderr().lock().write_all(&frame.erase(terminal_width()));
+    record_stdout_write(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    let _drawn = io::stderr().lock().write_all(&frame.redraw(terminal_width()));
 }
 
 /// Records the outcome of a write to stdout.
@@ -67,7 +85,46 @@ pub(crate) fn stdout_error() -> Option<&'static io::Error> {
 
 /// Writes a line to stderr, with control characters escaped. Errors are ignored.
 pub(crate) fn write_error_line(line: Arguments<'_>) {
-    let _ignored = writeln!(io::stderr().lock(), "{}", escaped(line));
+    draw_above(&format!("{}\n", escaped(line)), None);
+}
+
+/// Draws the live view on stderr in place of the one before, below some lines.
+pub(crate) fn draw(above: &str, lines: Vec<String>) {
+    draw_above(above, Some(lines));
+}
+
+/// Erases the live view before the program exits, unless a write to stderr is in progress.
+pub(crate) fn leave() {
+    if let Ok(mut frame) = FRAME.try_lock() {
+        let _ignored = io::stderr().lock().write_all(&frame.erase(terminal_width()));
+    }
+}
+
+fn draw_above(above: &str, lines: Option<Vec<String>>) {
+    let mut frame = frame();
+    let mut bytes = frame.erase(terminal_width());
+    bytes.extend_from_slice(above.as_bytes());
+    if let Some(lines) = lines {
+        frame.set(lines);
+    }
+    bytes.extend(frame.redraw(terminal_width()));
+    // One write, so that a terminal shows no state in between.
+    let _ignored = io::stderr().lock().write_all(&bytes);
+}
+
+fn frame() -> MutexGuard<'static, Frame> {
+    FRAME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The columns of the terminal of stderr, or 80.
+pub(crate) fn terminal_width() -> usize {
+    terminal_size().map_or(80, |(columns, _)| columns)
+}
+
+/// The columns and rows of the terminal of stderr.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
 }
 
 fn escaped(text: Arguments<'_>) -> String {

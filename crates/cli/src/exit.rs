@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use shardwright_worker::StopSignal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::console::errln;
+use crate::console::{self, errln};
 
 /// The exit code of the program, a part of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,8 @@ pub(crate) fn stop_on_signals(stop: StopSignal) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+        // The shell's prompt must not be in the middle of the live view.
+        console::leave();
         std::process::exit(Exit::Interrupted as i32);
     });
     Ok(())

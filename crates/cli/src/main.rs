@@ -20,6 +20,7 @@ mod store;
 #[path = "../../jobs/tests/support/mod.rs"]
 mod testing;
 mod view;
+mod width;
 mod work;
 
 use std::process::ExitCode;

@@ -13,7 +13,10 @@ use shardwright_worker::connector::{Connector, KeyRange, Quantity};
 use crate::store::Coordinator;
 use crate::view::{Amount, RunMonitor, View};
 
-const MEASURE_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval grows with the run, so that a short run has an estimate, too.
+const MEASURE_INTERVALS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+/// The interval is this part of the time since the start.
+const INTERVAL_DIVISOR: u32 = 8;
 /// The pause after a measurement is at least this many times its duration.
 const PAUSE_FACTOR: u32 = 20;
 
@@ -36,14 +39,16 @@ impl Progress {
 
     /// Measures once, for a view that shows progress.
     pub(crate) async fn update(&self, view: &View) {
-        if let Some(monitor) = view.monitor() {
-            self.measure(&monitor).await;
+        if view.has_progress() {
+            self.measure(view.monitor()).await;
         }
     }
 
     async fn measure(&self, monitor: &RunMonitor) {
+        monitor.ask_store();
         // After a failed measurement the monitor keeps the last one.
         if let Ok(shards) = self.coordinator.inspect_shards(TENANT, self.run).await {
+            monitor.store_answered();
             monitor.set_left(amount(&self.connector, shards.iter().filter_map(left_of)).await);
         }
     }
@@ -55,23 +60,30 @@ pub(crate) fn follow(
     progress: &Progress,
     description: &Description,
 ) -> anyhow::Result<()> {
-    let Some(monitor) = view.monitor() else { return Ok(()) };
+    if !view.has_progress() {
+        return Ok(());
+    }
+    let monitor = Arc::clone(view.monitor());
     let (progress, ranges) = (progress.clone(), description.ranges()?);
     tokio::spawn(async move {
         let whole = ranges.into_iter().map(|range| (range, None));
         monitor.set_total(amount(&progress.connector, whole).await);
+        let start = tokio::time::Instant::now();
+        let [least, most] = MEASURE_INTERVALS;
         while !monitor.has_ended() {
             let begin = tokio::time::Instant::now();
             progress.measure(&monitor).await;
-            tokio::time::sleep(MEASURE_INTERVAL.max(begin.elapsed() * PAUSE_FACTOR)).await;
+            let interval = (start.elapsed() / INTERVAL_DIVISOR).clamp(least, most);
+            tokio::time::sleep(interval.max(begin.elapsed() * PAUSE_FACTOR)).await;
         }
     });
     Ok(())
 }
 
-/// The rest of an active or parked shard: its range and its cursor.
+/// The rest of an active shard: its range and its cursor. A parked item is handled: no worker tries
+/// it again by itself.
 fn left_of(shard: &ShardRecord) -> Option<(KeyRange, Option<Vec<u8>>)> {
-    if !matches!(shard.head.status, ShardStatus::Active | ShardStatus::Parked) {
+    if shard.head.status != ShardStatus::Active {
         return None;
     }
     let spec = shard.spec.as_spec_ref();

@@ -1,12 +1,14 @@
 //! The output of a run while it is in progress.
 
 mod forecast;
-mod live;
 mod monitor;
+mod picture;
+mod running;
+mod snapshot;
+mod writer;
 
-use std::io::IsTerminal as _;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use shardwright_coordination::RunName;
 use shardwright_process::KeyText;
@@ -14,117 +16,114 @@ use shardwright_worker::connector::SkipReport;
 use shardwright_worker::{Observer, WorkerEvent};
 
 pub(crate) use self::forecast::Amount;
-use self::live::Live;
-use self::monitor::MessageOutput;
 pub(crate) use self::monitor::RunMonitor;
+use self::monitor::Voice;
+pub(crate) use self::running::Watched;
+use crate::arguments::view::{ProgressForm, ViewArguments};
 use crate::console::{errln, outln, write_data};
 use shardwright_jobs::description::Description;
 use shardwright_jobs::journal::Why;
 use shardwright_jobs::receipt::Receipt;
 use shardwright_jobs::source::Source;
 
-/// The interval of progress lines without a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The output of a run: JSON events, plain lines, or a live view on a terminal.
+/// The output of a run: JSON events on stdout if requested, and progress and messages on stderr.
 pub(crate) struct View {
     name: RunName,
-    style: Style,
+    has_json: bool,
+    is_quiet: bool,
+    form: ProgressForm,
     monitor: Arc<RunMonitor>,
-}
-
-enum Style {
-    Json,
-    Lines,
-    Terminal(Live),
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl View {
-    pub(crate) fn new(json: bool, name: RunName, source: Source) -> Self {
-        let output = if json {
-            MessageOutput::Json
-        } else if std::io::stderr().is_terminal() {
-            MessageOutput::LiveView
-        } else {
-            MessageOutput::Lines
-        };
-        let monitor = Arc::new(RunMonitor::new(output, source));
-        let style = match output {
-            MessageOutput::Json => Style::Json,
-            MessageOutput::Lines => Style::Lines,
-            MessageOutput::LiveView => Style::Terminal(Live::new(Arc::clone(&monitor))),
-        };
-        Self { name, style, monitor }
+    /// A view of a run that this process works on with so many workers.
+    pub(crate) fn new(
+        has_json: bool,
+        arguments: ViewArguments,
+        name: RunName,
+        source: Source,
+        slots: usize,
+    ) -> Self {
+        let ViewArguments { progress, quiet, verbose } = arguments;
+        let form = writer::form_here(progress, has_json || quiet);
+        let has_messages = form != ProgressForm::None || !(has_json || quiet);
+        let voice = Voice { has_events: has_json, has_messages, is_verbose: verbose };
+        let monitor = Arc::new(RunMonitor::new(voice, source, slots));
+        let writer = Mutex::default();
+        Self { name, has_json, is_quiet: quiet, form, monitor, writer }
     }
 
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.monitor) as Arc<dyn Observer>
     }
 
-    /// The monitor, if the view shows progress.
-    pub(crate) fn monitor(&self) -> Option<Arc<RunMonitor>> {
-        let is_shown = !matches!(self.style, Style::Json);
-        is_shown.then(|| Arc::clone(&self.monitor))
+    pub(crate) const fn monitor(&self) -> &Arc<RunMonitor> {
+        &self.monitor
     }
 
-    pub(crate) fn begin(&self, is_resumed: bool, description: &Description, slots: usize) {
-        let how = if is_resumed { "resumes" } else { "starts" };
-        match &self.style {
-            Style::Json => emit(&serde_json::json!({
+    /// Whether the view shows how much of the run is left.
+    pub(crate) fn has_progress(&self) -> bool {
+        self.form != ProgressForm::None
+    }
+
+    /// Whether stderr has text.
+    fn has_text(&self) -> bool {
+        !self.has_json && !self.is_quiet
+    }
+
+    pub(crate) fn begin(&self, is_resumed: bool, description: &Description) {
+        if self.has_json {
+            emit(&serde_json::json!({
                 "event": "begun", "name": self.name.as_str(), "resumed": is_resumed,
                 "source": description.source.shown(),
-            })),
-            Style::Lines => {
-                errln!("run {} {how}: {}", self.name, description.source.title());
-                let monitor = Arc::clone(&self.monitor);
-                tokio::spawn(async move {
-                    loop {
-                        tokio::time::sleep(LINE_INTERVAL).await;
-                        if monitor.has_ended() {
-                            return;
-                        }
-                        errln!("{}", monitor.summary());
-                    }
-                });
-            }
-            Style::Terminal(live) => {
-                live.begin(
-                    &format!("run {} {how}: {}", self.name, description.source.title()),
-                    slots,
-                );
-            }
+            }));
+        }
+        if self.has_text() && self.form != ProgressForm::Json {
+            let how = if is_resumed { "resumes" } else { "starts" };
+            errln!("run {} {how}: {}", self.name, description.source.title());
+        }
+        if self.has_progress() || self.has_text() {
+            *self.writer() = writer::start(&self.monitor, self.form);
         }
     }
 
+    fn writer(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the progress, and writes all messages before it returns.
     pub(crate) fn end(&self) {
         self.monitor.end();
-        if let Style::Terminal(live) = &self.style {
-            live.end();
+        if let Some(writer) = self.writer().take() {
+            // A thread that panicked has written what it could.
+            let _ended = writer.join();
         }
     }
 
     pub(crate) fn interrupted(&self) {
-        match self.style {
-            Style::Json => emit(&serde_json::json!({ "event": "interrupted" })),
-            Style::Lines | Style::Terminal(_) => {
-                errln!("interrupted: {}; the same command resumes the run", self.monitor.summary());
-            }
+        if self.has_json {
+            emit(&serde_json::json!({ "event": "interrupted" }));
+        } else {
+            let summary = self.monitor.snapshot().summary();
+            errln!("interrupted: {summary}; the same command resumes the run");
         }
     }
 
     /// Reports that more items failed than allowed, with the remedy.
     pub(crate) fn too_many_failures(&self, advice: &str) {
-        match self.style {
-            Style::Json => emit(&serde_json::json!({
+        if self.has_json {
+            emit(&serde_json::json!({
                 "event": "stopped", "reason": "too many items failed", "advice": advice,
-            })),
-            Style::Lines | Style::Terminal(_) => errln!("stopped: too many items failed; {advice}"),
+            }));
+        } else {
+            errln!("stopped: too many items failed; {advice}");
         }
     }
 
     /// Writes the receipt to stderr, because stdout has the findings of a scan.
     pub(crate) fn finished_scan(&self, receipt: &Receipt, how: &str, lines: &[String]) {
-        if let Style::Json = self.style {
+        if !self.has_text() {
             return;
         }
         errln!("run {} {how}", self.name);
@@ -133,19 +132,28 @@ impl View {
         }
     }
 
-    pub(crate) fn is_json(&self) -> bool {
-        matches!(self.style, Style::Json)
+    pub(crate) const fn is_json(&self) -> bool {
+        self.has_json
     }
 
     pub(crate) fn finished(&self, receipt: &Receipt, how: &str) {
-        if let Style::Json = self.style {
+        if self.has_json {
             emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
+        }
+        if !self.has_text() {
             return;
         }
         outln!("run {} {how}", self.name);
         for line in receipt.lines() {
             outln!("{line}");
         }
+    }
+}
+
+impl Drop for View {
+    /// Clears the terminal, whatever ended the command.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -30,7 +30,7 @@ use crate::failures::FailureWatch;
 use crate::progress::{self, Progress};
 use crate::scan::Scan;
 use crate::store::Coordinator;
-use crate::view::View;
+use crate::view::{View, Watched};
 
 const DONE_BEFORE: &str = "is already done; use --fresh to run it again";
 const DONE: &str = "is done";
@@ -67,7 +67,8 @@ pub(crate) async fn work(
     let Begun { name, run, description, connector, output, is_resumed } = begun;
     let scan = task.scan();
     let record = coordinator.get_run(TENANT, run).await?;
-    let view = View::new(json, name, description.source.clone());
+    let slots = arguments.workers();
+    let view = View::new(json, arguments.view, name, description.source.clone(), slots);
     let (stop, journal) =
         (StopSignal::default(), ProcessJournal::new(output.journal_folder(run), view.observer()));
     let observer = Arc::clone(&journal) as Arc<dyn Observer>;
@@ -99,13 +100,13 @@ pub(crate) async fn work(
     // This comes after the checks above, so that a refused retry unparks nothing.
     if matches!(task, Task::RestAndParked) {
         let unparked = unpark_all(coordinator, run).await?;
-        if !json {
+        if !json && !arguments.view.quiet {
             errln!("unparked {}", shards(unparked));
         }
     }
     stop_on_signals(stop.clone())?;
     failures.follow(coordinator, run);
-    view.begin(is_resumed, &description, arguments.workers());
+    view.begin(is_resumed, &description);
     let progress = Progress::new(coordinator, run, &connector);
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
@@ -114,7 +115,7 @@ pub(crate) async fn work(
         .backend(coordinator.clone())
         .env(TokioEnv::current().context("no tokio runtime")?)
         .connector(source)
-        .handler(command)
+        .handler(Watched { handler: command, monitor: Arc::clone(view.monitor()) })
         .sink(output.sink())
         .options(options)
         .stop(stop)
@@ -267,6 +268,7 @@ mod tests {
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
 
     use super::*;
+    use crate::arguments::view::ViewArguments;
     use crate::testing::Bench;
     use shardwright_jobs::description::Results;
 
@@ -275,8 +277,9 @@ mod tests {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let Begun { name, run, description, connector, .. } = begun;
+        let source = description.source.clone();
         let (coordinator, view) =
-            (&bench.coordinator, View::new(true, name, description.source.clone()));
+            (&bench.coordinator, View::new(true, ViewArguments::default(), name, source, 1));
         let progress = Progress::new(coordinator, run, &connector);
         let objects = Results::Objects { url: "memory:///results".into() };
         let output = Output::of(&objects, &bench.state, name).await.unwrap();

@@ -4,14 +4,47 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-/// Longest key that is shown in full, in bytes.
-const LONGEST: usize = 48;
+/// Longest key that is shown in full, in characters.
+const LONGEST: usize = 160;
 
-/// A key, escaped and shortened.
+/// A key on one line, shortened in its middle if it is long.
 pub fn readable(key: &[u8]) -> String {
-    let shown = key.iter().take(LONGEST).flat_map(|byte| byte.escape_ascii());
-    let text: String = shown.map(char::from).collect();
-    if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
+    let text = printable_bytes(key);
+    let length = text.chars().count();
+    if length <= LONGEST {
+        return text;
+    }
+    let (start, end) = (LONGEST / 3, LONGEST - LONGEST / 3 - 1);
+    let start: String = text.chars().take(start).collect();
+    let end: String = text.chars().skip(length - end).collect();
+    format!("{start}\u{2026}{end}")
+}
+
+/// Untrusted bytes on one line: text stays as it is, control characters and other bytes are
+/// escaped.
+pub fn printable_bytes(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(&printable(chunk.valid()).replace('\t', "\\t"));
+        let others = chunk.invalid().iter().flat_map(|byte| byte.escape_ascii());
+        text.extend(others.map(char::from));
+    }
+    text
+}
+
+/// A failure on one line: how the program ended, and the last line that it wrote.
+pub fn failure_line(detail: &str) -> String {
+    let detail = detail.trim_end();
+    let Some((first, rest)) = detail.split_once('\n') else { return printable(detail).into() };
+    let last = rest.lines().next_back().unwrap_or_default().trim_start();
+    // The name of the item and the exit status are on the first line, before the output.
+    let status = ["exit code ", "killed by signal "].iter().find_map(|status| {
+        let at = first.find(status)? + status.len();
+        let digits = first.get(at..)?.bytes().take_while(u8::is_ascii_digit).count();
+        first.get(..at + digits)
+    });
+    let line = status.map_or_else(|| first.to_owned(), |status| format!("{status}: {last}"));
+    printable(&line).into()
 }
 
 /// An untrusted command as a shell reads it, with control characters except newlines escaped.
@@ -95,8 +128,26 @@ mod tests {
 
     #[test]
     fn keys_are_escaped_and_shortened() {
-        assert_eq!(readable(b"a/\x1b[2J\n\xff"), "a/\\x1b[2J\\n\\xff");
-        assert_eq!(readable(&[b'a'; 60]).chars().count(), LONGEST + 1);
+        let hostile = b"caf\xc3\xa9/\x1b[2J\n\t\xff\xe2\x80\xae";
+        assert_eq!(readable(hostile), "caf\u{e9}/\\x1b[2J\\n\\t\\xff\\u{202e}");
+        let long = format!("folder/{}.jpg", "x".repeat(600));
+        let shown = readable(long.as_bytes());
+        assert_eq!(shown.chars().count(), LONGEST);
+        assert!(shown.starts_with("folder/") && shown.ends_with(".jpg"), "{shown}");
+    }
+
+    #[test]
+    fn failure_is_shown_by_its_status_and_last_line() {
+        for (detail, shown) in [
+            ("exit code 1", "exit code 1"),
+            ("a.jpg: exit code 9: no such table\n", "a.jpg: exit code 9: no such table"),
+            ("a: exit code 1: reading\n  premature end\n", "a: exit code 1: premature end"),
+            ("killed by signal 9: x\ny\u{1b}[2J", "killed by signal 9: y\\x1b[2J"),
+            ("it cannot be read: no\nreason", "it cannot be read: no"),
+            ("", ""),
+        ] {
+            assert_eq!(failure_line(detail), shown, "{detail}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use shardwright_process::scan::{Format, Secrecy};
 
 use super::items::{COMMAND_HELP, ItemArguments, LimitArguments};
 use super::parse_name;
+use super::view::ViewArguments;
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
@@ -150,6 +151,8 @@ pub(crate) struct WorkArguments {
     /// [default: no limit].
     #[arg(long, value_name = "N|P%")]
     pub(crate) max_failures: Option<FailureLimit>,
+    #[command(flatten)]
+    pub(crate) view: ViewArguments,
 }
 
 impl WorkArguments {
