@@ -44,7 +44,6 @@ impl Scan<'_> {
         description: &Description,
         output: &Output,
         receipt: &Receipt,
-        how: &str,
     ) -> anyhow::Result<Exit> {
         // Results in an object store are downloaded into a temporary folder.
         let (folder, _fetched) = output.readable().await?;
@@ -68,7 +67,7 @@ impl Scan<'_> {
             let totals = totals_json(&report);
             emit(&json!({ "event": "finished", "receipt": receipt, "scan": totals }));
         }
-        view.finished_scan(receipt, how, &lines(&report));
+        view.finished_scan(receipt, &lines(&report));
         let is_incomplete = report.totals().unreadable > 0 || !receipt.is_whole();
         Ok(match (report.totals().locations, is_incomplete) {
             (1.., _) => Exit::Findings,

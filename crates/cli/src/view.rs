@@ -1,5 +1,6 @@
 //! The output of a run while it is in progress.
 
+mod ending;
 mod forecast;
 mod monitor;
 mod picture;
@@ -15,12 +16,14 @@ use shardwright_process::KeyText;
 use shardwright_worker::connector::SkipReport;
 use shardwright_worker::{Observer, WorkerEvent};
 
+use self::ending::Ending;
+pub(crate) use self::ending::How;
 pub(crate) use self::forecast::Amount;
 pub(crate) use self::monitor::RunMonitor;
 use self::monitor::Voice;
 pub(crate) use self::running::Watched;
 use crate::arguments::view::{ProgressForm, ViewArguments};
-use crate::console::{errln, outln, write_data};
+use crate::console::{errln, write_data};
 use shardwright_jobs::description::Description;
 use shardwright_jobs::journal::Why;
 use shardwright_jobs::receipt::Receipt;
@@ -31,6 +34,9 @@ pub(crate) struct View {
     name: RunName,
     has_json: bool,
     is_quiet: bool,
+    is_verbose: bool,
+    /// Whether the size of an item has a meaning, unlike that of a row.
+    has_sizes: bool,
     form: ProgressForm,
     monitor: Arc<RunMonitor>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -49,9 +55,10 @@ impl View {
         let form = writer::form_here(progress, has_json || quiet);
         let has_messages = form != ProgressForm::None || !(has_json || quiet);
         let voice = Voice { has_events: has_json, has_messages, is_verbose: verbose };
+        let has_sizes = !matches!(source, Source::Lines { .. });
         let monitor = Arc::new(RunMonitor::new(voice, source, slots));
-        let writer = Mutex::default();
-        Self { name, has_json, is_quiet: quiet, form, monitor, writer }
+        let (is_quiet, is_verbose, writer) = (quiet, verbose, Mutex::default());
+        Self { name, has_json, is_quiet, is_verbose, has_sizes, form, monitor, writer }
     }
 
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
@@ -121,31 +128,38 @@ impl View {
         }
     }
 
-    /// Writes the receipt to stderr, because stdout has the findings of a scan.
-    pub(crate) fn finished_scan(&self, receipt: &Receipt, how: &str, lines: &[String]) {
-        if !self.has_text() {
-            return;
-        }
-        errln!("run {} {how}", self.name);
-        for line in receipt.lines().iter().chain(lines) {
-            errln!("{line}");
-        }
-    }
-
     pub(crate) const fn is_json(&self) -> bool {
         self.has_json
     }
 
-    pub(crate) fn finished(&self, receipt: &Receipt, how: &str) {
+    /// Reports the end of a run.
+    pub(crate) fn finished(&self, receipt: &Receipt, how: How) {
         if self.has_json {
             emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
         }
-        if !self.has_text() {
+        self.ended(receipt, how, None);
+    }
+
+    /// Reports the end of a scan, with lines about its findings.
+    pub(crate) fn finished_scan(&self, receipt: &Receipt, findings: &[String]) {
+        self.ended(receipt, How::Done, Some(findings));
+    }
+
+    /// Writes the last lines to stderr, because stdout is for data.
+    fn ended(&self, receipt: &Receipt, how: How, findings: Option<&[String]>) {
+        if self.has_json {
             return;
         }
-        outln!("run {} {how}", self.name);
-        for line in receipt.lines() {
-            outln!("{line}");
+        let mut content = findings.unwrap_or_default().to_vec();
+        if self.is_verbose {
+            content.extend(receipt.proof().into_iter().map(|line| format!("receipt  {line}")));
+        }
+        let (is_scan, has_sizes) = (findings.is_some(), self.has_sizes);
+        let (here, content) = (self.monitor.here(), &content);
+        let ending = Ending { receipt, how, is_scan, has_sizes, here, content };
+        let lines = if self.is_quiet { ending.trouble_only() } else { ending.lines() };
+        for line in lines {
+            errln!("{line}");
         }
     }
 }

@@ -30,11 +30,7 @@ use crate::failures::FailureWatch;
 use crate::progress::{self, Progress};
 use crate::scan::Scan;
 use crate::store::Coordinator;
-use crate::view::{View, Watched};
-
-const DONE_BEFORE: &str = "is already done; use --fresh to run it again";
-const DONE: &str = "is done";
-const DONE_BUT_PARKED: &str = "is done, except for parked items";
+use crate::view::{How, View, Watched};
 
 /// The part of a run to work on.
 #[derive(Clone, Copy)]
@@ -85,7 +81,7 @@ pub(crate) async fn work(
     };
     match record.status {
         // A scan never joins a run that is done: this one was completed since it was found.
-        RunStatus::Done => return context.end(scan.map_or(DONE_BEFORE, |_| DONE)).await,
+        RunStatus::Done => return context.end(scan.map_or(How::DoneBefore, |_| How::Done)).await,
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
             anyhow::bail!("run {name} is {status}; use --fresh to start a new run");
@@ -154,8 +150,7 @@ impl WorkContext<'_> {
             errln!("cannot publish the journal of this process yet: {error:#}");
         }
         match outcome {
-            Ok(RunOutcome::Done) => self.end(DONE).await,
-            Ok(RunOutcome::Parked { .. }) => self.end(DONE_BUT_PARKED).await,
+            Ok(RunOutcome::Done | RunOutcome::Parked { .. }) => self.end(How::Done).await,
             Ok(RunOutcome::Stopped) => {
                 if self.failures.is_over(self.coordinator, self.run, false).await? {
                     return self.stop_for_failures().await;
@@ -173,7 +168,7 @@ impl WorkContext<'_> {
     }
 
     /// Writes and reports the results and the receipt, after all items were tried.
-    async fn end(&self, how: &str) -> anyhow::Result<Exit> {
+    async fn end(&self, how: How) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, output, .. } = *self;
         output.publish_journals(run).await?;
         let is_over = self.failures.is_over(coordinator, run, true).await?;
@@ -181,7 +176,7 @@ impl WorkContext<'_> {
         let receipt = conclusion.write().await?;
         coordinator.close().await?;
         let exit = match self.scan {
-            Some(scan) => scan.finish(view, description, output, &receipt, how).await?,
+            Some(scan) => scan.finish(view, description, output, &receipt).await?,
             None => {
                 view.finished(&receipt, how);
                 if receipt.is_whole() { Exit::Done } else { Exit::Parked }
@@ -207,14 +202,14 @@ impl WorkContext<'_> {
         let Self { coordinator, name, run, view, description, .. } = self;
         // If no shard is left to claim, a pause has no effect.
         if is_settled(&coordinator.inspect_shards(TENANT, *run).await?) {
-            return self.end(DONE_BUT_PARKED).await;
+            return self.end(How::Done).await;
         }
         let op = OpId::from_raw(random());
         match coordinator.pause_run(TENANT, *run, op).await {
             Ok(_) => {}
             // Other processes have completed the run meanwhile.
             Err(RunTransitionError::RunTerminal(ended)) if ended.status == RunStatus::Done => {
-                return self.end(DONE).await;
+                return self.end(How::Done).await;
             }
             Err(error) => {
                 return Err(error).context("too many items failed, but the run cannot be paused");

@@ -11,7 +11,7 @@ use shardwright_worker::extent::TokenEnvelope;
 use crate::description::Description;
 use crate::journal::{Tally, Uncovered, Why};
 use crate::output::{Built, shown};
-use crate::readable::readable;
+use crate::readable::{failure_line, printable, readable};
 
 /// What a run covered. `shardwright verify` recomputes it in another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,8 @@ pub struct Receipt {
     pub placeholder: Option<KeyText<'static>>,
     /// `completed`, or `dispatched` if items in progress at a kill may be missing.
     pub cursor: String,
-    pub(crate) started_at_ms: u64,
+    /// Time when the run was created, in milliseconds since 1970.
+    pub started_at_ms: u64,
     /// Time when the run ended, in milliseconds since 1970.
     pub ended_at_ms: Option<u64>,
     /// Keys whose result is in the result file.
@@ -187,11 +188,10 @@ impl Receipt {
         })
     }
 
-    /// A summary as text.
-    pub fn lines(&self) -> Vec<String> {
+    /// What the receipt proves, as text.
+    pub fn proof(&self) -> Vec<String> {
         let Coverage { ranges, gaps, overlaps, done, .. } = &self.coverage;
-        let mut lines = vec![
-            format!("{} keys, {} bytes; each committed once", self.keys, self.bytes),
+        vec![
             format!(
                 "{done} of {} ranges done, {gaps} gaps, {overlaps} overlaps; {} splits, {} \
                  acquires",
@@ -200,60 +200,51 @@ impl Receipt {
                 self.acquired
             ),
             format!(
-                "{} retries, {} duplicate writes ignored, {} stale writes rejected",
-                self.retries, self.replays_absorbed, self.stale_writes_refused
+                "{} keys, each committed once; {} retries, {} duplicate writes ignored, {} stale \
+                 writes rejected",
+                self.keys, self.retries, self.replays_absorbed, self.stale_writes_refused
             ),
-        ];
+        ]
+    }
+
+    /// The parked items, each with its failure on one line.
+    pub fn failures(&self) -> impl Iterator<Item = String> {
+        self.parked.iter().map(|item| failure_line(&item.detail))
+    }
+
+    /// Entries that could not be read, each with the reason on one line.
+    pub fn unread_entries(&self) -> impl Iterator<Item = String> {
+        self.uncovered.iter().map(|Uncovered { key, why, detail }| {
+            let key = readable(&key.to_bytes().unwrap_or_default());
+            let detail = printable(detail.as_deref().unwrap_or(why.word()));
+            format!("{key}: {detail}")
+        })
+    }
+
+    /// What a reader of the results should know.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         if self.cursor == "dispatched" {
-            lines.push(
+            notes.push(
                 "cursors moved at dispatch: items in progress during a kill have no result".into(),
             );
         }
-        match self.failed {
-            0 => {}
-            1 => lines.push("1 item failed; its result has the error".into()),
-            many => lines.push(format!("{many} items failed; their results have the errors")),
-        }
-        let list = format!("list with `shardwright parked {}`", self.name);
-        match self.parked.len() {
-            0 => {}
-            1 => lines.push(format!("1 item is parked and not covered; {list}:")),
-            many => lines.push(format!("{many} items are parked and not covered; {list}:")),
-        }
-        for item in self.parked.iter().take(10) {
-            lines.push(format!("  {} {}: {}", item.shard, item.reason, first_line(&item.detail)));
-        }
-        self.add_skipped(&mut lines);
-        lines.push(format!("results  {}", self.results.file));
         if self.results.elsewhere > 0 {
             let here = self.results.keys;
             let whole = here + self.results.elsewhere;
-            lines.push(format!("this machine has {here} of {whole} results"));
+            notes.push(format!("this machine has {here} of {whole} results"));
         }
-        lines
-    }
-
-    fn add_skipped(&self, lines: &mut Vec<String>) {
-        match self.unread() {
-            0 => {}
-            1 => lines.push("1 entry could not be read, and is not covered:".into()),
-            many => lines.push(format!("{many} entries could not be read, and are not covered:")),
+        let skipped = self.skipped.iter().filter(|(why, _)| !why.is_uncovered());
+        let skipped: Vec<String> =
+            skipped.map(|(why, count)| format!("{count} {}", why.word())).collect();
+        if !skipped.is_empty() {
+            notes.push(format!("skipped: {}", skipped.join(", ")));
         }
-        for Uncovered { key, why, detail } in self.uncovered.iter().take(10) {
-            let key = readable(&key.to_bytes().unwrap_or_default());
-            let detail = detail.as_deref().unwrap_or(why.word());
-            lines.push(format!("  {key}: {detail}"));
-        }
-        let others = self.skipped.iter().filter(|(why, _)| !why.is_uncovered());
-        let others: Vec<String> =
-            others.map(|(why, count)| format!("{count} {}", why.word())).collect();
-        if !others.is_empty() {
-            lines.push(format!("skipped: {}", others.join(", ")));
-        }
+        notes
     }
 
     /// Number of entries that could not be read, and may contain items.
-    fn unread(&self) -> u64 {
+    pub fn unread(&self) -> u64 {
         let unread = self.skipped.iter().filter(|(why, _)| why.is_uncovered());
         unread.map(|(_, count)| count).sum()
     }
@@ -262,10 +253,6 @@ impl Receipt {
     pub fn is_whole(&self) -> bool {
         self.parked.is_empty() && self.failed == 0 && self.unread() == 0
     }
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }
 
 fn coverage(shards: &[ShardRecord]) -> anyhow::Result<Coverage> {

@@ -13,6 +13,7 @@ use shardwright_worker::connector::{SkipReport, SkipReports};
 use shardwright_worker::handler::Batch;
 use shardwright_worker::{Observer, WorkerEvent};
 
+use super::ending::Here;
 use super::forecast::{Amount, Forecast, TimeLeft};
 use super::running::Running;
 use super::snapshot::{Snapshot, WorkerState};
@@ -232,6 +233,12 @@ impl RunMonitor {
             lost: state.lost,
             workers: state.workers(now, &self.source),
         }
+    }
+
+    /// What this process has done so far.
+    pub(crate) fn here(&self) -> Here {
+        let State { items, bytes, start, .. } = *self.state();
+        Here { items, bytes, elapsed: start.elapsed() }
     }
 
     /// Removes and returns the pending messages.

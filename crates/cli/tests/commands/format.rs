@@ -95,7 +95,7 @@ fn recorded_halfway_run_resumes_and_verifies() {
     let recorded = Recorded::copy();
     assert!(recorded.expect(0, &["runs"]).contains("halfway"));
     let printed = recorded.expect(0, &HALFWAY);
-    assert!(printed.contains("60 keys"), "{printed}");
+    assert!(printed.contains("60 items"), "{printed}");
     assert_eq!(outputs(&recorded.results("halfway")), all_files());
     recorded.expect(0, &["verify", "halfway"]);
 }

@@ -35,7 +35,7 @@ fn run_with_source_and_results_in_a_bucket_verifies() {
         [&["run", "s3://bucket/in"], &out[..], &["sh", "-c", script, "sh", "{}"]].concat();
     let printed = bucket.expect(0, &command);
     assert!(
-        printed.contains("60 keys") && printed.contains("s3://bucket/out/results.jsonl"),
+        printed.contains("60 items") && printed.contains("s3://bucket/out/results.jsonl"),
         "{printed}"
     );
     assert!(bucket.expect(0, &["verify", "bucket"]).contains("the receipt holds"));
@@ -70,7 +70,7 @@ fn run_with_source_and_results_in_a_bucket_verifies() {
     let printed = bucket.expect(0, &["gc", "--keep-days", "0"]);
     assert!(printed.contains("removed s3://bucket/out/segments/"), "{printed}");
     assert_eq!(bucket.server.get("bucket/out/logs/mine"), "mine");
-    assert!(bucket.expect(0, &command).contains("61 keys"));
+    assert!(bucket.expect(0, &command).contains("61 items"));
 }
 
 #[test]

@@ -14,12 +14,12 @@ fn piped(site: &Site, code: i32, rows: &str, flags: &[&str]) -> String {
 #[test]
 fn stdin_with_other_rows_is_another_source() {
     let site = Site::new();
-    assert!(piped(&site, 0, "a\nb\n", &[]).contains("2 keys"));
+    assert!(piped(&site, 0, "a\nb\n", &[]).contains("2 items"));
     assert!(piped(&site, 0, "a\nb\n", &[]).contains("is already done"));
     let printed = piped(&site, 2, "c\nd\ne\n", &[]);
     assert!(printed.contains("another source") && printed.contains("--fresh"), "{printed}");
     assert_eq!(site.field_values("piped", "row").len(), 2);
-    assert!(piped(&site, 0, "c\nd\ne\n", &["--fresh"]).contains("3 keys"));
+    assert!(piped(&site, 0, "c\nd\ne\n", &["--fresh"]).contains("3 items"));
     assert!(site.expect(0, &["verify", "piped"]).contains("the receipt holds"));
 }
 
@@ -132,7 +132,7 @@ fn paths_that_are_not_utf8_are_stored_unchanged() {
         printed
     };
     let command = ["run", ".", "--run", "odd", "--", "cat", "{}"];
-    assert!(expect(0, &command).contains("2 keys"));
+    assert!(expect(0, &command).contains("2 items"));
     assert!(expect(0, &command).contains("is already done"));
     assert!(expect(0, &["verify", "odd"]).contains("the receipt holds"));
     let results = fs::read_to_string(odd.join(".shardwright/runs/odd/results.jsonl")).unwrap();
@@ -145,7 +145,7 @@ fn results_inside_of_the_source_are_not_items() {
     let site = Site::with_files(5);
     let inside = format!("file://{}", site.path("data/out").display());
     let command = ["run", "data", "--run", "inside", "--out", &inside, "--", "cat", "{}"];
-    assert!(site.expect(0, &command).contains("5 keys"));
+    assert!(site.expect(0, &command).contains("5 items"));
     assert_eq!(keys(&site.path("data/out/results.jsonl")).len(), 5);
     assert!(site.expect(0, &["verify", "inside"]).contains("the receipt holds"));
     // An object source cannot skip a folder, so results inside of it are rejected.

@@ -58,7 +58,7 @@ fn failures_are_counted_with_at_dispatch() {
     let run = |limit: &str, code: i32| {
         site.expect(code, &[&["run", "data"], &flags[..], &[limit], &command].concat())
     };
-    assert!(run("6", 3).contains("6 items failed"));
+    assert!(run("6", 3).contains("except for 6 failed items"));
     assert!(site.expect(0, &["verify", "bad"]).contains("the receipt holds"));
     let again = ["run", "data", "--fresh"];
     let printed = site.expect(4, &[&again[..], &flags, &["1"], &command].concat());

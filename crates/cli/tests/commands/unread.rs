@@ -24,7 +24,8 @@ fn with_stdout(site: &Site, arguments: &[&str], stdout: Stdio) -> (Option<i32>, 
 }
 
 const DONE: [&str; 8] = ["run", "data", "--run", "done", "--json", "--", "cat", "{}"];
-const FAILS: [&str; 8] = ["run", "data", "--run", "fails", "--retries", "0", "--", "false"];
+const FAILS: [&str; 9] =
+    ["run", "data", "--run", "fails", "--retries", "0", "--json", "--", "false"];
 
 #[test]
 fn closed_stdout_does_not_stop_the_run_or_change_its_exit_code() {
