@@ -7,6 +7,7 @@
 mod bench_run;
 mod bench_scan;
 mod check;
+mod picture;
 mod programs;
 mod prove;
 mod steps;
@@ -79,6 +80,8 @@ enum Chore {
     },
     /// Measure `shardwright scan`, ripgrep and Kingfisher on a generated tree
     BenchScan,
+    /// Draw the live view of `docs/pictures/run.svg` from a run in tmux
+    Picture,
     /// Check licences, sources and banned crates of the dependencies
     Deny,
 }
@@ -110,6 +113,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::BenchCluster => programs::cluster(&metadata),
         Chore::BenchRun { only } => bench_run::run(&metadata, *only),
         Chore::BenchScan => bench_scan::run(&metadata),
+        Chore::Picture => picture::run(&metadata),
         Chore::Deny => programs::deny(&metadata),
     }
 }
