@@ -30,7 +30,7 @@ pub use shard::{
 };
 pub use split::{
     HintPropagationError, HintedSplitError, SplitBoundary, plan_hinted_split_replace,
-    plan_hinted_split_residual, propagate_hint_on_split,
+    plan_hinted_split_residual, plan_hinted_split_residual_with_extra, propagate_hint_on_split,
 };
 pub use wire::{ShardEncodeError, ShardHint, ShardHintDecodeError};
 

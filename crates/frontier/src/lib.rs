@@ -43,8 +43,9 @@ pub use hint::{
     HintPropagationError, HintedSplitError, MetadataBuf, ShardEncodeError, ShardHint,
     ShardHintDecodeError, ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
     decode_connector_extra, decode_hint, decode_metadata, manifest_shard_into, manifest_shard_ref,
-    plan_hinted_split_replace, plan_hinted_split_residual, prefix_shard_into, prefix_shard_ref,
-    propagate_hint_on_split, range_shard_into, range_shard_ref,
+    plan_hinted_split_replace, plan_hinted_split_residual, plan_hinted_split_residual_with_extra,
+    prefix_shard_into, prefix_shard_ref, propagate_hint_on_split, range_shard_into,
+    range_shard_ref,
 };
 pub use key_encoding::{
     CompositeDecodeError, CompositeKey, KeyBuf, KeyEncoding, ManifestRowKey, PathKey, PathKeyError,

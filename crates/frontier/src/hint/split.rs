@@ -46,10 +46,22 @@ pub fn plan_hinted_split_residual<'s>(
     boundary: &'s [u8],
     buffers: &'s mut [MetadataBuf; 2],
 ) -> Result<SplitResidualPlan<'s>, HintedSplitError> {
+    let extra = decode_metadata(parent)?.connector_extra;
+    plan_hinted_split_residual_with_extra(parent, cursor, boundary, [extra; 2], buffers)
+}
+
+/// Like [`plan_hinted_split_residual`], with new connector's bytes for the two parts.
+pub fn plan_hinted_split_residual_with_extra<'s>(
+    parent: ShardSpecRef<'s>,
+    cursor: CursorUpdate<'_>,
+    boundary: &'s [u8],
+    extras: [&[u8]; 2],
+    buffers: &'s mut [MetadataBuf; 2],
+) -> Result<SplitResidualPlan<'s>, HintedSplitError> {
     let plan = plan_split_residual(parent, cursor, boundary)?;
-    let [narrowed, residual] = buffers;
-    let narrowed = derive(parent, 0, plan.narrowed(), narrowed)?;
-    let residual = derive(parent, 1, plan.residual(), residual)?;
+    let ([of_narrowed, of_residual], [narrowed, residual]) = (extras, buffers);
+    let narrowed = derive(parent, 0, plan.narrowed(), of_narrowed, narrowed)?;
+    let residual = derive(parent, 1, plan.residual(), of_residual, residual)?;
     Ok(plan_split_residual_with_metadata(parent, cursor, boundary, narrowed, residual)?)
 }
 
@@ -63,6 +75,7 @@ pub fn plan_hinted_split_replace<'s>(
     buffers: &'s mut [MetadataBuf],
 ) -> Result<SplitReplacePlan<'s>, HintedSplitError> {
     let plan = plan_split_replace(parent, cursor, boundaries)?;
+    let extra = decode_metadata(parent)?.connector_extra;
     let (parts, buffers_len) = (plan.children().len(), buffers.len());
     if buffers_len < parts {
         return Err(HintedSplitError::TooFewBuffers { parts, buffers: buffers_len });
@@ -73,27 +86,29 @@ pub fn plan_hinted_split_replace<'s>(
         .enumerate()
         .zip(buffers)
         .map(|((index, child), buffer)| {
-            let spec = child.spec.with_metadata(derive(parent, index, child.spec, buffer)?);
+            let metadata = derive(parent, index, child.spec, extra, buffer)?;
+            let spec = child.spec.with_metadata(metadata);
             Ok(SplitChild { spec, cursor: child.cursor })
         })
         .collect::<Result<ArrayVec<_, MAX_SPLIT_CHILDREN>, HintedSplitError>>()?;
     Ok(plan_split_replace_with_children(parent, cursor, &children)?)
 }
 
-/// The metadata of a part: the parent's, with the hint narrowed to the part's range. Metadata whose
-/// hint stays the same is kept byte by byte.
+/// The metadata of a part: the parent's, with the hint narrowed to the part's range, and with these
+/// connector's bytes. Metadata that stays the same is kept byte by byte.
 fn derive<'s>(
     parent: ShardSpecRef<'s>,
     index: usize,
     part: ShardSpecRef<'_>,
+    extra: &[u8],
     buffer: &'s mut MetadataBuf,
 ) -> Result<&'s [u8], HintedSplitError> {
     let ShardMetadata { hint, connector_extra } = decode_metadata(parent)?;
     let narrowed = propagate_hint_on_split(hint, part.start(), part.end())?;
-    if narrowed == hint {
+    if narrowed == hint && extra == connector_extra {
         return Ok(parent.metadata());
     }
-    let metadata = envelope(narrowed, connector_extra, buffer)
+    let metadata = envelope(narrowed, extra, buffer)
         .map_err(|error| SplitValidationError::InvalidChildSpec { index, error })?;
     Ok(metadata)
 }

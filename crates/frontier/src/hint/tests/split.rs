@@ -104,6 +104,27 @@ fn metadata_whose_hint_stays_is_kept_byte_by_byte() {
 }
 
 #[test]
+fn each_part_gets_the_connectors_bytes_that_are_given_for_it() {
+    let mut two = buffers();
+    let hint = ShardHint::Manifest { manifest_id: 7, start_row: 0, end_row: 10 };
+    let rows = |start_row, end_row| ShardHint::Manifest { manifest_id: 7, start_row, end_row };
+    let mut scratch = ShardSpecScratch::new();
+    let parent = manifest_shard_ref(7, 0, 10, b"x", &mut scratch).unwrap();
+    assert_eq!(decode_hint(parent), Ok(hint));
+    let (cut, extras) = (row_key(7, 4), [&b"xy"[..], b""]);
+    let plan = plan_hinted_split_residual_with_extra(parent, NOTHING_DONE, &cut, extras, &mut two)
+        .unwrap();
+    let (narrowed, residual) = (rows(0, 4), rows(4, 10));
+    assert_eq!(decode_metadata(plan.narrowed()), Ok(ShardMetadata::new(narrowed, b"xy")));
+    assert_eq!(decode_metadata(plan.residual()), Ok(ShardMetadata::from_hint(residual)));
+    let long = vec![0; MetadataBuf::CAPACITY];
+    let extras = [&long[..], b""];
+    let refused =
+        plan_hinted_split_residual_with_extra(parent, NOTHING_DONE, &cut, extras, &mut two);
+    assert!(matches!(refused, Err(HintedSplitError::Split(_))), "{refused:?}");
+}
+
+#[test]
 fn manifest_is_cut_between_rows_and_all_else_anywhere() {
     let mut buf = KeyBuf::new();
     let rows = ShardHint::Manifest { manifest_id: 7, start_row: 0, end_row: 10 };
