@@ -93,6 +93,7 @@ pub struct AcquireScratch {
     spawned: Vec<Spawned>,
     parent: Option<ShardId>,
     cursor_semantics: CursorSemantics,
+    acquires: u32,
     acquires_without_progress: u32,
 }
 
@@ -137,6 +138,7 @@ impl AcquireScratch {
         self.spawned.extend_from_slice(snapshot.spawned);
         self.parent = snapshot.parent;
         self.cursor_semantics = snapshot.cursor_semantics;
+        self.acquires = snapshot.acquires;
         self.acquires_without_progress = snapshot.acquires_without_progress;
         self.snapshot()
     }
@@ -157,6 +159,7 @@ impl AcquireScratch {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
+            acquires: self.acquires,
             acquires_without_progress: self.acquires_without_progress,
         }
     }
@@ -195,6 +198,8 @@ pub struct RestoredShardState {
     pub parent: Option<ShardId>,
     /// The shards that were split from it.
     pub spawned: Vec<Spawned>,
+    /// Acquires in all, this one included. The fence rises with each, and with each unpark.
+    pub acquires: u32,
     /// Acquires in a row without progress, this one included. More than one means that an earlier
     /// holder was lost, maybe because of this shard.
     pub acquires_without_progress: u32,
@@ -215,6 +220,7 @@ impl RestoredShardState {
             cursor_semantics: snapshot.cursor_semantics,
             parent: snapshot.parent,
             spawned: snapshot.spawned.to_vec(),
+            acquires: snapshot.acquires,
             acquires_without_progress: snapshot.acquires_without_progress,
             capacity: *capacity,
         }
@@ -230,6 +236,7 @@ impl RestoredShardState {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
+            acquires: self.acquires,
             acquires_without_progress: self.acquires_without_progress,
         }
     }

@@ -310,6 +310,8 @@ pub struct ShardSnapshotView<'a> {
     pub parent: Option<ShardId>,
     /// The shards that were split from it.
     pub spawned: &'a [Spawned],
+    /// Acquires in all, this one included.
+    pub acquires: u32,
     /// Acquires in a row without progress, this one included.
     pub acquires_without_progress: u32,
 }
@@ -325,6 +327,7 @@ impl<'a> ShardSnapshotView<'a> {
             cursor_semantics: head.cursor_semantics,
             parent: head.parent,
             spawned: &head.spawned,
+            acquires: head.acquire_count,
             acquires_without_progress: head.acquires_without_progress,
         }
     }

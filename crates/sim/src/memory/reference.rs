@@ -203,6 +203,7 @@ fn holding(lease: &Lease) -> Option<RestoredShardState> {
         cursor_semantics: CursorSemantics::default(),
         parent: None,
         spawned: Vec::new(),
+        acquires: 1,
         acquires_without_progress: 1,
         capacity: CapacityHint::default(),
     })

@@ -180,6 +180,7 @@ fn restored(run: &RunModel, granted: &RestoredShardState) -> Verdict {
         && granted.cursor.as_update() == shard.cursor.as_ref()
         && spawned.eq(shard.spawned.iter().copied())
         && granted.parent == shard.parent
+        && granted.acquires == shard.acquires
         && granted.acquires_without_progress == shard.without_progress
         && granted.cursor_semantics == run.config.cursor_semantics;
     ensure(same, || format!("{granted:?} was restored, expected {shard:?}"))

@@ -154,6 +154,7 @@ impl CallLog {
                 && stored.spawned == granted.spawned
                 && stored.parent == granted.parent
                 && stored.cursor_semantics == granted.cursor_semantics
+                && stored.acquires == granted.acquires
                 && stored.acquires_without_progress == granted.acquires_without_progress
         });
         if same {

@@ -282,6 +282,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> RestoredShardState {
         cursor_semantics: record.head.cursor_semantics,
         parent: record.head.parent,
         spawned: record.head.spawned.clone(),
+        acquires: record.head.acquire_count,
         acquires_without_progress: record.head.acquires_without_progress,
         capacity: CapacityHint::default(),
     }
