@@ -200,6 +200,10 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
             "event": "parked", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
             "reason": format!("{reason:?}"), "detail": detail, "retries": retries,
         }),
+        WorkerEvent::SetAside { shard, key, tries, wait } => json!({
+            "event": "set_aside", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
+            "tries": tries, "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        }),
         WorkerEvent::Failed { shard, key, detail } => json!({
             "event": "failed", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
             "detail": detail,

@@ -16,9 +16,7 @@ use shardwright_jobs::description::Description;
 use shardwright_jobs::journal::ProcessJournal;
 use shardwright_jobs::output::Output;
 use shardwright_jobs::source::JournaledSource;
-use shardwright_worker::{
-    Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError, WorkerOptions,
-};
+use shardwright_worker::{Observer, RunOutcome, StopSignal, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::run::WorkArguments;
 use crate::commands::runs::word;
@@ -248,11 +246,10 @@ fn how_to_resume(name: RunName, at_dispatch: bool) -> String {
 }
 
 fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
-    let retry = RetryPolicy { retries: arguments.retries, ..RetryPolicy::default() };
     WorkerOptions {
         slots: arguments.workers(),
         in_flight: command.in_flight(arguments.in_flight()),
-        retry,
+        retry: arguments.retry(),
         crash_limit: arguments.max_crashes(),
         ..WorkerOptions::default()
     }

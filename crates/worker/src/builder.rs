@@ -7,6 +7,7 @@ use shardwright_contracts::{Env, RunId, TenantId};
 use shardwright_coordination::{AsyncRunManagement as _, Backend};
 use tokio::sync::Mutex;
 
+use crate::background::Background;
 use crate::connector::Connector;
 use crate::erased::{DynConnector, DynHandler, DynSink};
 use crate::error::WorkerError;
@@ -15,6 +16,7 @@ use crate::handler::Handler;
 use crate::options::{RetryPolicy, WorkerOptions};
 use crate::signals::{StopSignal, WakeUps};
 use crate::sink::{NullSink, Sink};
+use crate::turns::Turns;
 use crate::worker::{RunOutcome, Shared, Worker};
 
 /// Waits between retries of store operations.
@@ -142,6 +144,7 @@ impl CompleteWorkerBuilder {
         let Settings { tenant, run, sink, options, stop, observer } = settings;
         let ChosenBackend(backend) = backend;
         let record = backend.get_run(tenant, run).await.map_err(WorkerError::coordination)?;
+        let (background, ended) = Background::new();
         let shared = Shared {
             backend,
             connector: connector.0,
@@ -154,12 +157,14 @@ impl CompleteWorkerBuilder {
             stop,
             observer,
             backoff: BACKOFF,
-            claiming: Mutex::new(()),
+            claiming: Arc::new(Mutex::new(())),
+            turns: Turns::default(),
+            background,
             wake_ups: WakeUps::default(),
             retry_limit: record.config.max_shard_retries,
             lease: Duration::from_millis(record.config.lease_duration_ms.get()),
         };
-        Ok(Worker { shared: Arc::new(shared) })
+        Ok(Worker { shared: Arc::new(shared), ended })
     }
 
     /// Builds the worker and runs it; see [`Worker::run`].

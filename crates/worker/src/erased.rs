@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use shardwright_contracts::{BoxFuture, FenceEpoch, RunId, ShardKey};
 
-use crate::attempt::{Attempted, Attempts, attempt};
+use crate::attempt::{Tried, Try, try_once};
 use crate::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position, SourceEstimate,
     SourceFingerprint,
@@ -143,9 +143,8 @@ pub(crate) trait DynHandler: Send + Sync {
 
     fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome;
 
-    /// Processes a batch until each item is done or has failed permanently. One box for all
-    /// tries together.
-    fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>>;
+    /// Tries a batch once.
+    fn try_once(&self, batch: Try) -> BoxFuture<'_, Vec<Tried>>;
 
     fn committed(&self, assignment: &Assignment, key: &[u8]);
 
@@ -163,8 +162,8 @@ impl<H: Handler> DynHandler for H {
         Handler::failure_record(self, item, failure)
     }
 
-    fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>> {
-        Box::pin(attempt(self, attempts))
+    fn try_once(&self, batch: Try) -> BoxFuture<'_, Vec<Tried>> {
+        Box::pin(try_once(self, batch))
     }
 
     fn committed(&self, assignment: &Assignment, key: &[u8]) {

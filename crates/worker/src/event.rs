@@ -1,5 +1,7 @@
 //! Events that a worker reports.
 
+use std::time::Duration;
+
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_coordination::ParkReason;
 
@@ -81,6 +83,18 @@ pub enum WorkerEvent<'a> {
         detail: &'a str,
         /// Number of retries before that.
         retries: u32,
+    },
+    /// An item that waits for a retry was split off, into the shard that it was in. The rest of the
+    /// shard is a new shard.
+    SetAside {
+        /// The shard that holds nothing but the item now.
+        shard: ShardId,
+        /// The item.
+        key: &'a [u8],
+        /// Its tries so far.
+        tries: u32,
+        /// Time until the next try.
+        wait: Duration,
     },
     /// A shard was completed.
     Completed {

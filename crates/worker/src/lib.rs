@@ -30,6 +30,7 @@ pub mod handler;
 pub mod sink;
 
 mod attempt;
+mod background;
 mod builder;
 mod erased;
 mod error;
@@ -41,6 +42,7 @@ mod signals;
 mod slot;
 mod straggler;
 mod tracker;
+mod turns;
 mod worker;
 
 pub use builder::{CompleteWorkerBuilder, WorkerBuilder};

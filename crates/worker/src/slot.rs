@@ -16,6 +16,7 @@ use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::hold::Holder;
 use crate::straggler::worth_splitting;
+use crate::turns::Loans;
 use crate::worker::{RunOutcome, Shared};
 
 /// First wait of an idle slot before it checks again by itself.
@@ -47,12 +48,17 @@ impl Slot {
 
     /// Claims and processes shards until nothing is left.
     pub(crate) async fn run(&self) -> Result<RunOutcome, WorkerError> {
-        let shared = &*self.shared;
+        let shared = &self.shared;
         let holder = Holder { shared, slot: self.number, worker: self.worker };
         let (mut failures, mut failing_since) = (0, None);
+        let mut loans = Loans::default();
         let mut wait = SHORTEST_WAIT;
         while !shared.stop.is_stopped() {
-            let turn = shared.claiming.lock().await;
+            // A slot whose room is all lent has none for a shard.
+            while loans.len() >= shared.options.in_flight.max(1) {
+                loans.returned().await;
+            }
+            let turn = Arc::clone(&shared.claiming).lock_owned().await;
             if shared.stop.is_stopped() {
                 break;
             }
@@ -63,9 +69,11 @@ impl Slot {
             let next = match claimed.map(|state| (state, turn)) {
                 Ok((state, turn)) => {
                     wait = SHORTEST_WAIT;
-                    holder.hold(state, requested_at, turn).await.map(|_| Next::Claim)
+                    holder.hold(state, requested_at, turn, &mut loans).await.map(|()| Next::Claim)
                 }
-                Err(ClaimError::NoneAvailable(_)) => self.idle(&holder, &mut wait).await,
+                Err(ClaimError::NoneAvailable(_)) => {
+                    self.idle(&holder, &mut wait, &mut loans).await
+                }
                 Err(ClaimError::Throttled(throttled)) => {
                     let now = shared.env.wall_clock();
                     let wait = throttled.retry_after.millis_since(now).clamp(1, 1_000);
@@ -74,7 +82,7 @@ impl Slot {
                 }
                 Err(ClaimError::RunPaused(_)) => {
                     holder.report(WorkerEvent::Paused);
-                    self.wait_for_work(LONGEST_WAIT).await;
+                    self.wait_for_work(LONGEST_WAIT, &mut loans).await;
                     Ok(Next::Claim)
                 }
                 Err(ClaimError::RunNotActive(ended)) => return ended_as(ended.status),
@@ -100,7 +108,12 @@ impl Slot {
     }
 
     /// Checks whether anything is left, requests a split of it, and waits.
-    async fn idle(&self, holder: &Holder<'_>, wait: &mut Duration) -> Result<Next, WorkerError> {
+    async fn idle(
+        &self,
+        holder: &Holder<'_>,
+        wait: &mut Duration,
+        loans: &mut Loans,
+    ) -> Result<Next, WorkerError> {
         let shared = &*self.shared;
         let progress = shared.backend.get_run_progress(shared.tenant, shared.run).await;
         let progress = progress.map_err(WorkerError::coordination)?;
@@ -116,7 +129,7 @@ impl Slot {
         if progress.leased == progress.active {
             self.request_split().await?;
         }
-        self.wait_for_work(*wait).await;
+        self.wait_for_work(*wait, loans).await;
         *wait = wait.saturating_mul(2).min(LONGEST_WAIT);
         Ok(Next::Claim)
     }
@@ -156,13 +169,19 @@ impl Slot {
         Ok(())
     }
 
-    async fn wait_for_work(&self, longest: Duration) {
+    /// Waits for a shard to claim. Meanwhile, holds without a slot get its turns.
+    async fn wait_for_work(&self, longest: Duration, loans: &mut Loans) {
         let shared = &*self.shared;
         let mut work = pin!(shared.backend.claimable(shared.tenant, shared.run).fuse());
         let mut enough = pin!(self.rest(longest).fuse());
+        let mut wanted = pin!(shared.turns.wanted().fuse());
         select_biased! {
             () = work => {}
             () = enough => {}
+            () = wanted => {
+                let most = shared.options.in_flight.max(1);
+                while loans.len() < most && loans.lend(&shared.turns, self.worker) {}
+            }
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Tracker<T> {
 }
 
 /// The position of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
 impl<T> Tracker<T> {
@@ -33,6 +33,26 @@ impl<T> Tracker<T> {
         if let Some(slot) = index.and_then(|index| self.outcomes.get_mut(index)) {
             *slot = Some(outcome);
         }
+    }
+
+    /// The first item.
+    pub(crate) fn first(&self) -> Option<Ticket> {
+        (!self.is_empty()).then_some(Ticket(self.first))
+    }
+
+    /// The outcomes of the items that are done, up to the first that is not.
+    pub(crate) fn done(&self) -> impl Iterator<Item = &T> {
+        self.outcomes.iter().map_while(Option::as_ref)
+    }
+
+    /// Whether an item after the first is done.
+    pub(crate) fn is_any_done(&self) -> bool {
+        self.outcomes.iter().any(Option::is_some)
+    }
+
+    /// Removes the first item, done or not.
+    pub(crate) fn drop_first(&mut self) {
+        self.first += u64::from(self.outcomes.pop_front().is_some());
     }
 
     /// Removes the first item and returns its outcome, if it is done.

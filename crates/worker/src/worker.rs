@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{FutureExt as _, select_biased};
 use shardwright_contracts::{
     CursorUpdate, Env, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
 };
 use shardwright_coordination::{
     AsyncRunManagement as _, Backend, CreateRunWithShardsError, RunConfig,
 };
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
+use crate::background::{Background, Ended};
 use crate::builder::WorkerBuilder;
 use crate::connector::KeyRange;
 use crate::erased::{DynConnector, DynHandler, DynSink};
@@ -21,6 +23,7 @@ use crate::event::Observer;
 use crate::options::{RetryPolicy, WorkerOptions};
 use crate::signals::{StopSignal, WakeUps};
 use crate::slot::Slot;
+use crate::turns::Turns;
 
 /// The op id under which a run is created, equal in all processes: all but the first replay it.
 const CREATE_RUN: OpId = OpId::from_raw(1);
@@ -40,7 +43,10 @@ pub(crate) struct Shared {
     pub(crate) backoff: RetryPolicy,
     /// Slots claim in turn. The holder of a shard that may kill workers keeps the turn for a time
     /// or until it has made progress: a shard acquired meanwhile would be blamed as well.
-    pub(crate) claiming: Mutex<()>,
+    pub(crate) claiming: Arc<Mutex<()>>,
+    /// Requests of holds without a slot.
+    pub(crate) turns: Turns,
+    pub(crate) background: Background,
     pub(crate) wake_ups: WakeUps,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
@@ -71,6 +77,8 @@ pub enum RunOutcome {
 /// Processes the shards of one run.
 pub struct Worker {
     pub(crate) shared: Arc<Shared>,
+    /// The results of holds without a slot.
+    pub(crate) ended: mpsc::UnboundedReceiver<Ended>,
 }
 
 impl Worker {
@@ -82,7 +90,7 @@ impl Worker {
 
     /// Works until the run is done, only parked shards are left, or the worker is stopped.
     pub async fn run(self) -> Result<RunOutcome, WorkerError> {
-        let shared = self.shared;
+        let Self { shared, mut ended } = self;
         let mut outcomes: FuturesUnordered<_> = (0..shared.options.slots.max(1))
             .map(|number| {
                 let (sender, outcome) = oneshot::channel();
@@ -95,9 +103,18 @@ impl Worker {
             })
             .collect();
         let mut worst = Ok(RunOutcome::Done);
+        let mut ended_holds = 0;
         // In the order in which slots end: a failure must not wait for a slot that still works.
-        while let Some(outcome) = outcomes.next().await {
-            let outcome = outcome.unwrap_or(Err(WorkerError::SlotDied));
+        while !outcomes.is_empty() || ended_holds < shared.background.begun() {
+            let outcome = select_biased! {
+                outcome = outcomes.select_next_some() => {
+                    outcome.unwrap_or(Err(WorkerError::SlotDied))
+                }
+                ended = ended.recv().fuse() => {
+                    ended_holds += 1;
+                    ended.unwrap_or(Ok(())).map(|()| RunOutcome::Done)
+                }
+            };
             if outcome.is_err() {
                 // The other slots release their shards.
                 shared.stop.stop();

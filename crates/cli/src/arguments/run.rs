@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use shardwright_coordination::RunName;
 use shardwright_jobs::JobOptions;
 use shardwright_jobs::description::Mode;
 use shardwright_process::scan::{Format, Secrecy};
+use shardwright_worker::RetryPolicy;
 
+use super::duration::parse_duration;
 use super::items::{COMMAND_HELP, ItemArguments, LimitArguments};
 use super::parse_name;
 use super::view::ViewArguments;
@@ -143,7 +146,11 @@ pub(crate) struct WorkArguments {
     in_flight: u16,
     /// Retry a failed item up to N times.
     #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) retries: u32,
+    retries: u32,
+    /// Wait DURATION before the first retry; doubles up to 30s, or to a longer DURATION. Meanwhile
+    /// the worker processes other items.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = parse_duration)]
+    retry_delay: Duration,
     /// Park an item after N workers in a row crashed on it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = between(2, 10_000))]
     max_crashes: u16,
@@ -159,6 +166,15 @@ impl WorkArguments {
     pub(crate) fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.workers.map_or_else(cores, usize::from)
+    }
+
+    pub(crate) fn retry(&self) -> RetryPolicy {
+        let (longest_wait, first_wait) = (RetryPolicy::default().longest_wait, self.retry_delay);
+        RetryPolicy {
+            retries: self.retries,
+            first_wait,
+            longest_wait: longest_wait.max(first_wait),
+        }
     }
 
     pub(crate) fn max_crashes(&self) -> u32 {

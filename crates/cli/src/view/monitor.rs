@@ -343,6 +343,17 @@ impl State {
         &mut self.slots[number]
     }
 
+    /// The slot, if it holds the shard. A shard whose items wait for retries has left its slot.
+    fn holder(&mut self, number: usize, shard: ShardId) -> Option<&mut SlotState> {
+        Some(self.slot(number)).filter(|slot| slot.shard == Some(shard))
+    }
+
+    fn leave(&mut self, number: usize, shard: ShardId) {
+        if let Some(slot) = self.holder(number, shard) {
+            slot.shard = None;
+        }
+    }
+
     /// Adds messages for the next write.
     fn enqueue(&mut self, messages: Vec<String>) {
         let room = PENDING_MAX.saturating_sub(self.messages.len());
@@ -359,25 +370,31 @@ impl State {
                 slot.record_progress(Instant::now());
                 self.store.failure = None;
             }
-            WorkerEvent::Done { bytes, retries, .. } => {
+            WorkerEvent::Done { shard, bytes, retries, .. } => {
                 self.items += 1;
                 self.bytes += bytes;
                 self.retries += u64::from(retries);
-                self.slot(number).record_progress(Instant::now());
+                if let Some(slot) = self.holder(number, shard) {
+                    slot.record_progress(Instant::now());
+                }
             }
             WorkerEvent::Committed { .. } => self.store.failure = None,
-            WorkerEvent::Parked { retries, .. } => {
+            WorkerEvent::Parked { shard, retries, .. } => {
                 self.parked += 1;
                 self.retries += u64::from(retries);
-                self.slot(number).shard = None;
+                self.leave(number, shard);
             }
             WorkerEvent::Failed { .. } => self.failed += 1,
             WorkerEvent::Retrying { message } => self.store.failure = Some(message.to_owned()),
-            WorkerEvent::Lost { .. } => {
+            WorkerEvent::Lost { shard, .. } => {
                 self.lost += 1;
-                self.slot(number).shard = None;
+                self.leave(number, shard);
             }
-            WorkerEvent::Completed { .. } | WorkerEvent::Released { .. } | WorkerEvent::Idle => {
+            WorkerEvent::Completed { shard } | WorkerEvent::Released { shard } => {
+                self.slot(number).has_started = true;
+                self.leave(number, shard);
+            }
+            WorkerEvent::Idle => {
                 let slot = self.slot(number);
                 (slot.has_started, slot.shard) = (true, None);
             }
@@ -609,6 +626,20 @@ mod tests {
         claim(&monitor, 0);
         monitor.event(0, WorkerEvent::Indivisible { shard: SHARD, key: Some(b"a1") });
         assert!(monitor.take_messages().is_empty());
+    }
+
+    #[test]
+    fn shard_that_left_its_slot_does_not_change_the_slots_line() {
+        let monitor = monitor(1);
+        claim(&monitor, 0);
+        let (fence, held) = (FenceEpoch::INITIAL, ShardId::from_raw(2));
+        let claimed =
+            WorkerEvent::Claimed { shard: held, fence, start: b"b", end: b"c", after: None };
+        monitor.event(0, claimed);
+        monitor.event(0, WorkerEvent::Completed { shard: SHARD });
+        assert!(matches!(monitor.snapshot().workers[..], [WorkerState::Between]));
+        monitor.event(0, WorkerEvent::Completed { shard: held });
+        assert!(matches!(monitor.snapshot().workers[..], [WorkerState::Waiting]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::future::{pending, ready};
 
-use shardwright_contracts::{BoxFuture, RunId, ShardId, ShardSpecRef, TenantId};
+use shardwright_contracts::{BoxFuture, CursorUpdate, RunId, ShardId, ShardSpecRef, TenantId};
 use shardwright_coordination::{
     AsyncRunManagement as _, Backend, CapacityHint, HolderNotice, IdempotentOutcome, RenewResult,
     ShardFilter, SplitResidualResult, operation,
@@ -29,6 +29,14 @@ impl Backend for Doctored<StoredCoordinator> {
             (Some(WorkerBug::SplitEarly), operation::Request::SplitResidual(split)) => {
                 Box::pin(self.split_early(tenant, split))
             }
+            (Some(WorkerBug::CheckpointAhead), operation::Request::Checkpoint(checkpoint)) => {
+                Box::pin(self.checkpoint_ahead(tenant, checkpoint))
+            }
+            (Some(WorkerBug::TriesForgotten), operation::Request::SplitResidual(split)) => {
+                let narrowed = split.narrowed.with_metadata(b"");
+                let split = operation::SplitResidual { narrowed, ..split };
+                self.inner.call(tenant, operation::Request::SplitResidual(split))
+            }
             (bug, request) => match bug.and_then(|bug| dropped(bug, &request)) {
                 Some(reply) => Box::pin(ready(Ok(reply))),
                 None => self.inner.call(tenant, request),
@@ -42,6 +50,18 @@ impl Backend for Doctored<StoredCoordinator> {
 }
 
 impl Doctored<StoredCoordinator> {
+    /// Moves a cursor one item further.
+    async fn checkpoint_ahead(
+        &self,
+        tenant: TenantId,
+        checkpoint: operation::Checkpoint<&[u8]>,
+    ) -> Answer {
+        let further = checkpoint.cursor.last_key().map(|last| key(first_at(last) + 1));
+        let cursor = CursorUpdate::new(further.as_deref(), checkpoint.cursor.token());
+        let checkpoint = operation::Checkpoint { cursor, ..checkpoint };
+        self.inner.call(tenant, operation::Request::Checkpoint(checkpoint)).await
+    }
+
     /// Splits a shard right behind the next item that its cursor has not passed.
     async fn split_early(
         &self,

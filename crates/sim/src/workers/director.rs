@@ -1,9 +1,10 @@
 //! The world: worker processes, their operator, and when each part is judged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use shardwright_contracts::ShardId;
 use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
 use shardwright_runs::{LeaseBinding, StoredCoordinator as Coordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
@@ -13,7 +14,7 @@ use super::Report;
 use super::handler::ScriptedHandler;
 use super::observer::Watcher;
 use super::operator::Order;
-use super::oracle::{ALONE, judge_alone, judge_commit, judge_lease};
+use super::oracle::{ALONE, judge_alone, judge_commit, judge_lease, judge_tries, unparks};
 use super::script::{Call, Script, ScriptEvent};
 use super::settings::{CLOCK_OFFSET_MS, Settings};
 use super::sink::SharedSink;
@@ -85,6 +86,8 @@ pub(super) struct Director {
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
     pub(super) is_skewed: bool,
+    /// The tries of items that were split off, by shard and item, and the unparks of the shard.
+    set_aside: BTreeMap<(ShardId, u64), (u32, u64)>,
     /// Slots that have worked on items.
     pub(super) busy: BTreeSet<u64>,
     pub(super) tally: WorkerTally,
@@ -126,6 +129,7 @@ impl Director {
             next_act_us: BEGINNING_US,
             healed: false,
             is_skewed: false,
+            set_aside: BTreeMap::new(),
             busy: BTreeSet::new(),
             tally: WorkerTally::default(),
             trace: Trace::new(keep_trace),
@@ -275,6 +279,9 @@ impl Director {
             ScriptEvent::Started(call) => {
                 self.busy.insert(call.slot);
                 judge_lease(&self.stored, &call, now_us)?;
+                for item in &call.items {
+                    self.judge_tries(&call, *item)?;
+                }
                 for other in self.running() {
                     if other.number != call.number {
                         judge_alone(&self.stored, &call, &other, self.is_skewed)?;
@@ -282,6 +289,10 @@ impl Director {
                 }
             }
             ScriptEvent::Resumed(call) => judge_lease(&self.stored, &call, now_us)?,
+            ScriptEvent::SetAside { shard, item, tries } => {
+                let unparks = self.stored.shard(shard).map_or(0, unparks);
+                self.set_aside.insert((shard, item), (tries, unparks));
+            }
             ScriptEvent::Crashes { process } => self.crash(process),
             ScriptEvent::CreatedTwice(shard, fence) => {
                 let text = format!("segment {shard} {fence:?} was created twice");
@@ -290,6 +301,12 @@ impl Director {
             ScriptEvent::Note(text) => self.note(format_args!("{text}")),
         }
         Ok(())
+    }
+
+    fn judge_tries(&self, call: &Call, item: u64) -> Result<(), Finding> {
+        let Some((tries, before)) = self.set_aside.get(&(call.shard, item)) else { return Ok(()) };
+        let now = self.stored.shard(call.shard).map(unparks);
+        if now == Some(*before) { judge_tries(call, *tries) } else { Ok(()) }
     }
 
     /// The handler calls of processes that are not paused.

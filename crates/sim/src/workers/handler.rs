@@ -17,6 +17,7 @@ pub(crate) struct ScriptedHandler {
     script: Script,
     process: usize,
     batch: usize,
+    failing_permille: u64,
     item_us: (u64, u64),
     lease_us: u64,
     poisoned: BTreeSet<u64>,
@@ -45,6 +46,7 @@ impl ScriptedHandler {
             script,
             process,
             batch: settings.batch,
+            failing_permille: settings.failing_permille,
             item_us: settings.item_us,
             lease_us: settings.run.lease_duration_ms.get() * 1_000,
             poisoned: settings.poisoned.clone(),
@@ -72,12 +74,13 @@ impl ScriptedHandler {
             state.fault(WorkerFault::ItemPoisoned);
             return Err(ItemFailure::permanent(ParkReason::Poisoned, "poisoned"));
         }
-        if state.strikes(40, WorkerFault::HandlerFailed) {
+        if state.strikes(self.failing_permille, WorkerFault::HandlerFailed) {
             return Err(ItemFailure::retryable("scripted"));
         }
         if state.strikes(3, WorkerFault::HandlerUnable) {
             return Err(ItemFailure::retryable("scripted").of_worker());
         }
+        state.resolved.insert(item);
         Ok(line(item, call))
     }
 }
@@ -96,6 +99,7 @@ impl Handler for ScriptedHandler {
             slot: assignment.worker.as_raw(),
             shard: assignment.shard,
             fence: assignment.fence,
+            attempt: batch.attempt,
             items: items.clone(),
         });
         let duration_us = self.duration_us(items.len());

@@ -3,6 +3,7 @@
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::script::{Script, ScriptEvent};
+use super::source::first_at;
 
 /// A holder has copied an extent of an earlier holder.
 pub(super) const GATHERED: &str = "gathered";
@@ -15,6 +16,7 @@ pub(super) const EVENTS: &[&str] = &[
     "split",
     "indivisible",
     "parked",
+    "set aside",
     "completed",
     "released",
     "lost",
@@ -55,6 +57,12 @@ impl Observer for Watcher {
             WorkerEvent::Indivisible { shard, .. } => ("indivisible", format!("shard {shard}")),
             WorkerEvent::Parked { shard, key, detail, .. } => {
                 ("parked", format!("{} of shard {shard}: {detail}", text(key)))
+            }
+            WorkerEvent::SetAside { shard, key, tries, wait } => {
+                let item = first_at(key);
+                let event = ScriptEvent::SetAside { shard, item, tries };
+                self.script.lock().script_events.push(event);
+                ("set aside", format!("{} of shard {shard}: {tries} tries, {wait:?}", text(key)))
             }
             WorkerEvent::Completed { shard } => ("completed", format!("shard {shard}")),
             WorkerEvent::Released { shard } => ("released", format!("shard {shard}")),

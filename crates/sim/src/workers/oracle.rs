@@ -19,6 +19,17 @@ pub(super) const ONCE: &Oracle = &Oracle::of_the_world(
      passed",
 );
 
+pub(super) const RESOLVED: &Oracle = &Oracle::of_the_world(
+    "no cursor passes an unresolved item",
+    "a committed cursor passes an item only after the handler has returned its result",
+);
+
+pub(super) const TRIES: &Oracle = &Oracle::of_the_world(
+    "tries survive a crash",
+    "after an item was split off to wait for its retry, no holder of its shard begins to count its \
+     tries again until the shard is unparked",
+);
+
 pub(super) const LOST: &Oracle = &Oracle::of_the_world(
     "no item is lost",
     "the result of every item that a committed cursor has passed is named by it, and every other \
@@ -66,8 +77,10 @@ pub(super) const DONE: &Oracle = &Oracle::of_the_world(
 );
 
 /// Every oracle of workers.
-pub const ALL: &[&Oracle] =
-    &[ONCE, LOST, DURABLE, STALE, LEASE, ALONE, REPEATED, STRAGGLER, DONE, ASSERTIONS];
+pub const ALL: &[&Oracle] = &[
+    RESOLVED, ONCE, LOST, DURABLE, STALE, LEASE, ALONE, TRIES, REPEATED, STRAGGLER, DONE,
+    ASSERTIONS,
+];
 
 /// Ok if `holds`, else a violation of the oracle.
 pub(super) fn ensure(
@@ -80,11 +93,35 @@ pub(super) fn ensure(
 
 /// Judges a moved cursor by the results that it names.
 pub(super) fn judge_commit(script: &Script, moved: &Moved) -> Result<(), Finding> {
+    judge_resolved(script, moved)?;
     let envelope = envelope(&moved.after)?;
     judge_stale(&moved.before, &self::envelope(&moved.before)?, &envelope)?;
     let found = results(script, &moved.after, &envelope)?;
     once_in_shard(&moved.after, &found)?;
     lost_in_shard(&moved.after, &found)
+}
+
+/// Judges the items that a cursor has passed.
+fn judge_resolved(script: &Script, moved: &Moved) -> Result<(), Finding> {
+    let state = script.lock();
+    let (from, to) = (passed(&moved.before).end, passed(&moved.after).end);
+    let unresolved = (from..to).find(|item| !state.resolved.contains(item));
+    ensure(RESOLVED, unresolved.is_none(), || {
+        let id = moved.after.head.key.shard;
+        format!("shard {id} has passed {unresolved:?}, of which there is no result")
+    })
+}
+
+/// Judges a call of an item that was split off after so many tries.
+pub(super) fn judge_tries(call: &Call, tries: u32) -> Result<(), Finding> {
+    ensure(TRIES, call.attempt > tries, || {
+        format!("{call:?} begins after {tries} tries were stored")
+    })
+}
+
+/// How often a shard was unparked: its fence rises with each acquire, and with each unpark.
+pub(super) fn unparks(shard: &ShardRecord) -> u64 {
+    shard.head.fence.as_raw().saturating_sub(shard.head.acquire_count.into())
 }
 
 /// The items whose results a shard's cursor names.

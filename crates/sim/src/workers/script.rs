@@ -1,6 +1,6 @@
 //! The shared state of the scripted source, handler and sink: randomness, faults and events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, ShardId};
@@ -17,6 +17,8 @@ pub(crate) struct Call {
     pub(crate) slot: u64,
     pub(crate) shard: ShardId,
     pub(crate) fence: FenceEpoch,
+    /// Number of the try, from 1.
+    pub(crate) attempt: u32,
     pub(crate) items: Vec<u64>,
 }
 
@@ -27,6 +29,8 @@ pub(crate) enum ScriptEvent {
     Started(Call),
     /// A handler call resumed after a wait, so its process may work on the items.
     Resumed(Call),
+    /// An item was split off to wait for its retry.
+    SetAside { shard: ShardId, item: u64, tries: u32 },
     /// An item is about to crash the process.
     Crashes { process: usize },
     /// A segment was created a second time.
@@ -52,6 +56,8 @@ pub(crate) struct State {
     pub(crate) live: BTreeMap<u64, Call>,
     /// Number of handler calls for each item.
     pub(crate) tries: BTreeMap<u64, u64>,
+    /// Items for which the handler returned a result.
+    pub(crate) resolved: BTreeSet<u64>,
     /// Durable bytes of each segment.
     pub(crate) segments: BTreeMap<(ShardId, FenceEpoch), Vec<u8>>,
     pub(crate) script_events: Vec<ScriptEvent>,
@@ -67,6 +73,7 @@ impl Script {
             events: BTreeMap::new(),
             live: BTreeMap::new(),
             tries: BTreeMap::new(),
+            resolved: BTreeSet::new(),
             segments: BTreeMap::new(),
             script_events: Vec::new(),
             next_call: 0,

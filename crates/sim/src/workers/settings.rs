@@ -33,6 +33,8 @@ pub(super) struct Settings {
     /// Shortest and longest time that an item takes, in microseconds.
     pub(super) item_us: (u64, u64),
     pub(super) batch: usize,
+    /// How many of a thousand tries fail.
+    pub(super) failing_permille: u64,
     pub(super) worker: WorkerOptions,
     pub(super) run: RunConfig,
     pub(super) engine: EngineConfig,
@@ -48,12 +50,17 @@ impl Settings {
     pub(super) fn draw(rng: &mut Rng) -> Result<Self, RunConfigError> {
         let is_calm = rng.chance(200);
         let is_lopsided = is_calm && rng.chance(700);
-        let items = if is_lopsided { rng.between(120, 200) } else { rng.between(10, 120) };
         let item_us = match is_lopsided {
             true => (20_000, 45_000),
             false => {
                 *rng.pick(&[(100, 3_000), (1_000, 20_000), (5_000, 60_000)]).unwrap_or(&(1, 1))
             }
+        };
+        let items = match item_us {
+            _ if is_lopsided => rng.between(120, 200),
+            // Enough to run far ahead of an item that waits.
+            (100, _) => rng.between(10, 300),
+            _ => rng.between(10, 120),
         };
         let mut choose = |most: u64| -> BTreeSet<u64> {
             let count = if is_calm || rng.chance(500) { 0 } else { rng.between(1, most) };
@@ -72,6 +79,7 @@ impl Settings {
             killers,
             item_us,
             batch: rng.between(1, 3) as usize,
+            failing_permille: *rng.pick(&[40, 200]).unwrap_or(&40),
             worker: options(rng, is_lopsided),
             run: RunConfig::try_new(CursorSemantics::Completed, lease_ms, retries)?,
             engine: engine(rng),
@@ -95,17 +103,24 @@ fn options(rng: &mut Rng, is_lopsided: bool) -> WorkerOptions {
         in_flight: if is_lopsided { 1 } else { rng.between(1, 4) as usize },
         commit_interval: millis(rng.between(5, 80)),
         commit_items: rng.between(1, 30),
-        retry: RetryPolicy {
-            retries: rng.between(1, 3) as u32,
-            first_wait: millis(rng.between(1, 20)),
-            longest_wait: millis(200),
-        },
+        retry: retry(rng),
         page: PageLimit::items(rng.between(1, 20) as usize),
         least_split: millis(rng.between(1, 30)),
         estimate_interval: millis(rng.between(20, 300)),
         extents_max: rng.between(2, 6) as usize,
         crash_limit: rng.between(2, 5) as u32,
         store_timeout: Duration::from_secs(rng.between(1, 20)),
+    }
+}
+
+/// An item is split off when it waits for longer than a second.
+fn retry(rng: &mut Rng) -> RetryPolicy {
+    let (low, high) = *rng.pick(&[(1, 20), (100, 600), (2_500, 5_000)]).unwrap_or(&(1, 1));
+    let first_wait_ms = rng.between(low, high);
+    RetryPolicy {
+        retries: rng.between(1, 3) as u32,
+        first_wait: Duration::from_millis(first_wait_ms),
+        longest_wait: Duration::from_millis(first_wait_ms.max(rng.between(200, 3_000))),
     }
 }
 

@@ -144,6 +144,11 @@ impl StoredState {
         run.is_some_and(|run| run.paused)
     }
 
+    /// A shard of the run.
+    pub(super) fn shard(&self, shard: ShardId) -> Option<&ShardRecord> {
+        self.records.runs.get(&(TENANT, RUN))?.shards.get(&shard)?.record.as_ref()
+    }
+
     /// The shards of the run.
     pub(super) fn shards(&self) -> impl Iterator<Item = &ShardRecord> {
         let run = self.records.runs.get(&(TENANT, RUN));

@@ -10,21 +10,21 @@ use shardwright_coordination::{
 
 use super::lease_cell::LeaseCell;
 use super::work::Work;
-use super::{End, Holder, Stopped, stopped_by};
+use super::{Finish, Holder, Stopped, stopped_by};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
 impl Work<'_> {
     /// A new op id, kept while one operation is retried.
     pub(super) fn new_op(&self) -> OpId {
-        OpId::from_raw(self.holder.shared.env.random())
+        OpId::from_raw(self.desk.holder.shared.env.random())
     }
 
     /// The key to which the cursor may move.
     fn cursor_key(&self) -> Option<&[u8]> {
-        match self.semantics {
+        match self.desk.semantics {
             CursorSemantics::Completed => self.ledger.done(),
-            CursorSemantics::Dispatched => self.handed_out.as_deref(),
+            CursorSemantics::Dispatched => self.desk.backlog.handed_out.as_deref(),
         }
     }
 
@@ -36,21 +36,25 @@ impl Work<'_> {
 
     /// Moves the cursor over completed items.
     pub(super) async fn commit(&mut self) -> Result<(), Stopped> {
-        let shared = self.holder.shared;
+        let shared = self.desk.holder.shared;
         let Some(key) = self.cursor_key().map(<[u8]>::to_vec) else { return Ok(()) };
         let start = shared.env.monotonic();
-        let token = self.ledger.seal(self.feed.token_at(&key)).await.map_err(WorkerError::from)?;
+        let token = self
+            .ledger
+            .seal(self.desk.backlog.feed.token_at(&key))
+            .await
+            .map_err(WorkerError::from)?;
         let (cursor, op) = (CursorUpdate::new(Some(&key), Some(&token)), self.new_op());
         let mut failures = 0;
         let notice = loop {
             let lease = self.lease.lease();
             match shared.backend.checkpoint(shared.tenant, &lease, cursor, op).await {
                 Ok(outcome) => {
-                    self.holder.note_replay(self.shard(), &outcome);
+                    self.desk.holder.note_replay(self.shard(), &outcome);
                     break outcome.into_inner();
                 }
                 Err(CheckpointError::BackendError(error)) if error.is_retryable() => {
-                    self.holder.pause_after(&mut failures, &error).await;
+                    self.desk.holder.pause_after(&mut failures, &error).await;
                 }
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
@@ -58,17 +62,17 @@ impl Work<'_> {
         self.lease.notice(notice);
         let now = shared.env.monotonic();
         self.ledger.note_committed(&key, now, now.saturating_sub(start));
-        self.note_committed();
-        shared.handler.committed(self.assignment, &key);
+        self.desk.note_committed();
+        shared.handler.committed(&self.desk.assignment, &key);
         let (envelope, shard) = (self.ledger.envelope(), self.shard());
         let (items, bytes) = (envelope.items, envelope.bytes);
-        self.holder.report(WorkerEvent::Committed { shard, key: &key, items, bytes });
+        self.desk.holder.report(WorkerEvent::Committed { shard, key: &key, items, bytes });
         Ok(())
     }
 
     /// Completes the shard.
-    pub(super) async fn complete(mut self) -> Result<End, Stopped> {
-        let shared = self.holder.shared;
+    pub(super) async fn complete(mut self) -> Result<Finish, Stopped> {
+        let shared = self.desk.holder.shared;
         let key = self.ledger.done().map(<[u8]>::to_vec);
         let token = match &key {
             Some(_) => Some(self.ledger.seal(&[]).await.map_err(WorkerError::from)?),
@@ -81,30 +85,30 @@ impl Work<'_> {
             let lease = self.lease.lease();
             match shared.backend.complete(shared.tenant, &lease, cursor, op).await {
                 Ok(outcome) => {
-                    self.holder.note_replay(self.shard(), &outcome);
+                    self.desk.holder.note_replay(self.shard(), &outcome);
                     break;
                 }
                 Err(CompleteError::BackendError(error)) if error.is_retryable() => {
-                    self.holder.pause_after(&mut failures, &error).await;
+                    self.desk.holder.pause_after(&mut failures, &error).await;
                 }
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
         }
         if let Some(key) = &key {
-            shared.handler.committed(self.assignment, key);
+            shared.handler.committed(&self.desk.assignment, key);
         }
-        self.holder.report(WorkerEvent::Completed { shard: self.shard() });
-        Ok(End::Completed)
+        self.desk.holder.report(WorkerEvent::Completed { shard: self.shard() });
+        Ok(Finish::Ended(None))
     }
 
     /// Commits what is done and releases the shard.
-    pub(super) async fn release(mut self) -> Result<End, Stopped> {
+    pub(super) async fn release(mut self) -> Result<Finish, Stopped> {
         if self.is_ahead() {
             self.commit().await?;
         }
-        let released = self.holder.release(self.lease).await;
+        let released = self.desk.holder.release(self.lease).await;
         released.map_err(|refusal| stopped_by(self.shard(), refusal))?;
-        self.unable.map_or(Ok(End::Released), |unable| Err(unable.into()))
+        self.desk.unable.map_or(Ok(Finish::Ended(None)), |unable| Err(unable.into()))
     }
 }
 
@@ -132,8 +136,8 @@ impl Holder<'_> {
         Ok(())
     }
 
-    /// Releases a shard after a failure of the worker, as far as that succeeds while the lease is
-    /// valid. A lease that expires would look as if the next item had killed the worker.
+    /// Releases a shard that the worker does not process, as far as that succeeds while the lease
+    /// is valid. A lease that expires would look as if the next item had killed the worker.
     pub(super) async fn abandon(&self, cell: &LeaseCell) {
         let env = &self.shared.env;
         let left = cell.usable_until().saturating_sub(env.monotonic());

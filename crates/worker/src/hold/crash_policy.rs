@@ -18,7 +18,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tokio::sync::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::options::WorkerOptions;
 
@@ -132,25 +132,30 @@ impl Exclusivity {
 }
 
 /// Keeps the turn to acquire shards, so that no other slot of the worker does.
-pub(super) struct ExclusiveClaim<'t> {
+pub(super) struct ExclusiveClaim {
     /// When it ends without progress.
     until: Option<Duration>,
-    _turn: MutexGuard<'t, ()>,
+    turn: OwnedMutexGuard<()>,
 }
 
-impl<'t> ExclusiveClaim<'t> {
+impl ExclusiveClaim {
     /// Keeps the turn if the shard requires it.
     pub(super) fn begin(
         exclusivity: Exclusivity,
         now: Duration,
-        turn: MutexGuard<'t, ()>,
+        turn: OwnedMutexGuard<()>,
     ) -> Option<Self> {
         let until = match exclusivity {
             Exclusivity::No => return None,
             Exclusivity::For(time) => Some(now.saturating_add(time)),
             Exclusivity::UntilProgress => None,
         };
-        Some(Self { until, _turn: turn })
+        Some(Self { until, turn })
+    }
+
+    /// The turn.
+    pub(super) fn into_turn(self) -> OwnedMutexGuard<()> {
+        self.turn
     }
 
     /// How long it lasts without progress; none if it has no limit.

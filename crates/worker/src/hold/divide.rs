@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use shardwright_contracts::{
-    CursorUpdate, ShardSpec, ShardSpecRef, SplitResidualPlan, SplitValidationError,
+    CursorUpdate, ShardId, ShardSpec, ShardSpecRef, SplitResidualPlan, SplitValidationError,
 };
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{AsyncCoordinationBackend as _, DeclineError, SplitResidualError};
 use shardwright_frontier::{
-    HintedSplitError, KeyBuf, MetadataBuf, ShardHint, decode_hint, plan_hinted_split_residual,
-    propagate_hint_on_split,
+    HintedSplitError, KeyBuf, MetadataBuf, ShardHint, decode_connector_extra, decode_hint,
+    plan_hinted_split_residual_with_extra, propagate_hint_on_split,
 };
 
+use super::retry_state::RetryState;
 use super::work::Work;
 use super::{Stopped, stopped_by};
 use crate::error::WorkerError;
@@ -27,7 +28,8 @@ const KEPT: f64 = 0.5;
 /// Whether a shard was split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Divided {
-    Yes,
+    /// Everything from the boundary on is this shard now.
+    Yes(ShardId),
     /// Unchanged: the run protocol rejected the split.
     No(SplitInvalid),
 }
@@ -44,8 +46,8 @@ enum Boundary {
 impl Work<'_> {
     /// Answers a split request: with a residual shard, or with a time to request again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
-        let estimate = self.holder.estimate(self.estimate).await;
-        let least = self.holder.shared.options.least_split.saturating_mul(2);
+        let estimate = self.desk.holder.estimate(self.estimate).await;
+        let least = self.desk.holder.shared.options.least_split.saturating_mul(2);
         let is_soon_done =
             estimate.left_ms.is_some_and(|left| u128::from(left) < least.as_millis());
         if is_soon_done {
@@ -55,16 +57,26 @@ impl Work<'_> {
         // No requests reach an indivisible shard, so it is published only where they would fail.
         self.estimate.indivisible(matches!(boundary, Boundary::Nowhere));
         let has_divided = match &boundary {
-            Boundary::At(key) => self.divide(key).await? == Divided::Yes,
+            Boundary::At(key) => self.give_away(key).await?,
             Boundary::Nowhere => false,
             Boundary::Unknown => return self.decline(INDIVISIBLE_FOR).await,
         };
         if !has_divided {
-            let (shard, key) = (self.shard(), self.handed_out.as_deref());
-            self.holder.report(WorkerEvent::Indivisible { shard, key });
+            let (shard, key) = (self.shard(), self.desk.backlog.handed_out.as_deref());
+            self.desk.holder.report(WorkerEvent::Indivisible { shard, key });
             return self.decline(INDIVISIBLE_FOR).await;
         }
         Ok(())
+    }
+
+    /// Splits off everything from `boundary` on for an idle worker. Returns whether it did.
+    async fn give_away(&mut self, boundary: &[u8]) -> Result<bool, Stopped> {
+        let divided = self.divide(boundary, None).await?;
+        if let Divided::No(_) = divided {
+            return Ok(false);
+        }
+        self.desk.backlog.feed.narrow(boundary);
+        Ok(true)
     }
 
     /// Where the hint allows a cut, at or after the key that halves the rest.
@@ -86,10 +98,11 @@ impl Work<'_> {
     }
 
     async fn halving_key(&mut self) -> Boundary {
-        let shared = self.holder.shared;
+        let shared = self.desk.holder.shared;
         let mut otherwise = Boundary::Nowhere;
-        if !self.feed.has_ended() {
-            let (range, after) = (self.feed.range(), self.handed_out.as_deref());
+        if !self.desk.backlog.feed.has_ended() {
+            let (range, after) =
+                (self.desk.backlog.feed.range(), self.desk.backlog.handed_out.as_deref());
             let is_after = |key: &[u8]| after.is_none_or(|after| key > after);
             match shared.connector.propose_split(range, after, KEPT).await {
                 Ok(Some(key)) if is_after(&key) && self.is_inside(&key) => {
@@ -101,17 +114,22 @@ impl Work<'_> {
             }
         }
         // A holder with items in progress may split off everything after them.
-        let middle = self.feed.middle(!self.tracker.is_empty());
+        let middle = self.desk.backlog.feed.middle(!self.desk.backlog.tracker.is_empty());
         let middle = middle.filter(|key| self.is_inside(key));
         middle.map_or(otherwise, Boundary::At)
     }
 
     /// Splits off everything from `boundary` on, if the protocol allows it. The metadata of both
-    /// parts describe their ranges.
-    pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<Divided, Stopped> {
-        let shared = self.holder.shared;
+    /// parts describe their ranges. That of the part that stays has the tries of its last item, if
+    /// there are any.
+    pub(super) async fn divide(
+        &mut self,
+        boundary: &[u8],
+        retry: Option<&RetryState>,
+    ) -> Result<Divided, Stopped> {
+        let shared = self.desk.holder.shared;
         let cursor = CursorUpdate::new(self.ledger.committed(), None);
-        let (narrowed, residual) = match parts(self.spec.as_spec_ref(), cursor, boundary) {
+        let (narrowed, residual) = match parts(self.spec.as_spec_ref(), cursor, boundary, retry) {
             Ok(parts) => parts,
             Err(HintedSplitError::Split(reason)) => return Ok(Divided::No(reason.into())),
             Err(source) => {
@@ -124,11 +142,11 @@ impl Work<'_> {
             let lease = self.lease.lease();
             match shared.backend.split_residual(shared.tenant, &lease, &plan, op).await {
                 Ok(outcome) => {
-                    self.holder.note_replay(self.shard(), &outcome);
+                    self.desk.holder.note_replay(self.shard(), &outcome);
                     break outcome.into_inner().residual;
                 }
                 Err(SplitResidualError::BackendError(error)) if error.is_retryable() => {
-                    self.holder.pause_after(&mut failures, &error).await;
+                    self.desk.holder.pause_after(&mut failures, &error).await;
                 }
                 Err(SplitResidualError::SplitInvalid(reason)) => return Ok(Divided::No(reason)),
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
@@ -136,16 +154,15 @@ impl Work<'_> {
         };
         self.spec = narrowed;
         self.lease.answered();
-        self.feed.narrow(boundary);
         self.estimate.narrowed(boundary);
-        shared.handler.divided(self.assignment, boundary);
+        shared.handler.divided(&self.desk.assignment, boundary);
         let shard = self.shard();
-        self.holder.report(WorkerEvent::Split { shard, residual, boundary });
-        Ok(Divided::Yes)
+        self.desk.holder.report(WorkerEvent::Split { shard, residual, boundary });
+        Ok(Divided::Yes(residual))
     }
 
     async fn decline(&mut self, pause: Duration) -> Result<(), Stopped> {
-        let shared = self.holder.shared;
+        let shared = self.desk.holder.shared;
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let lease = self.lease.lease();
         self.lease.answered();
@@ -168,9 +185,14 @@ fn parts(
     spec: ShardSpecRef<'_>,
     cursor: CursorUpdate<'_>,
     boundary: &[u8],
+    retry: Option<&RetryState>,
 ) -> Result<(ShardSpec, ShardSpec), HintedSplitError> {
+    // The tries of an earlier split are not those of an item of these parts.
+    let (extra, _) = RetryState::split_from(decode_connector_extra(spec)?);
+    let with_tries = retry.map(|retry| retry.append_to(extra));
+    let extras = [with_tries.as_deref().unwrap_or(extra), extra];
     let mut buffers = [MetadataBuf::new(), MetadataBuf::new()];
-    let plan = plan_hinted_split_residual(spec, cursor, boundary, &mut buffers)?;
+    let plan = plan_hinted_split_residual_with_extra(spec, cursor, boundary, extras, &mut buffers)?;
     let [narrowed, residual] = [(0, plan.narrowed()), (1, plan.residual())].map(|(index, part)| {
         ShardSpec::try_from_ref(part)
             .map_err(|error| SplitValidationError::InvalidChildSpec { index, error })

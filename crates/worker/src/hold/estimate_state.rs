@@ -27,6 +27,7 @@ struct State {
     /// The last key handed to the handler.
     after: Option<Vec<u8>>,
     is_indivisible: bool,
+    is_published: bool,
 }
 
 impl EstimateState {
@@ -35,7 +36,8 @@ impl EstimateState {
         let range = KeyRange { start: spec.start().to_vec(), end: spec.end().to_vec() };
         let after = shard.cursor.as_update().last_key().map(<[u8]>::to_vec);
         let pace = Pace::new(now);
-        Self { state: Mutex::new(State { pace, range, after, is_indivisible: false }) }
+        let (is_indivisible, is_published) = (false, false);
+        Self { state: Mutex::new(State { pace, range, after, is_indivisible, is_published }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,6 +62,11 @@ impl EstimateState {
 
     pub(super) fn indivisible(&self, is_indivisible: bool) {
         self.state().is_indivisible = is_indivisible;
+    }
+
+    /// Whether an estimate was or may have been published.
+    fn is_published(&self) -> bool {
+        self.state().is_published
     }
 
     fn position(&self) -> (KeyRange, Option<Vec<u8>>) {
@@ -96,9 +103,24 @@ impl Holder<'_> {
         loop {
             self.shared.env.sleep(wait).await;
             wait = self.shared.options.estimate_interval;
-            let estimate = self.estimate(state).await;
-            let (tenant, lease) = (self.shared.tenant, cell.lease());
-            let _ignored = self.shared.backend.publish_estimate(tenant, &lease, estimate).await;
+            self.publish_estimate(cell, state).await;
         }
+    }
+
+    /// Publishes that a shard whose items only wait is not worth a split, unless no estimate of it
+    /// is published. Without end.
+    pub(super) async fn publish_last(&self, cell: &LeaseCell, state: &EstimateState) -> Infallible {
+        state.indivisible(true);
+        if state.is_published() {
+            self.publish_estimate(cell, state).await;
+        }
+        std::future::pending().await
+    }
+
+    async fn publish_estimate(&self, cell: &LeaseCell, state: &EstimateState) {
+        let estimate = self.estimate(state).await;
+        let (tenant, lease) = (self.shared.tenant, cell.lease());
+        state.state().is_published = true;
+        let _ignored = self.shared.backend.publish_estimate(tenant, &lease, estimate).await;
     }
 }

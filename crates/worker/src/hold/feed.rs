@@ -32,6 +32,12 @@ impl Feed {
         }
     }
 
+    /// The feed of a range whose items were all handed out.
+    pub(super) fn ended(range: KeyRange) -> Self {
+        let position = Position::default();
+        Self { range, items: VecDeque::new(), position, has_ended: true, token: None }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -70,6 +76,11 @@ impl Feed {
         self.cut();
     }
 
+    /// Moves the start of the range behind the first items, which are in a shard of their own now.
+    pub(super) fn start_at(&mut self, start: &[u8]) {
+        start.clone_into(&mut self.range.start);
+    }
+
     /// Removes the rest from `end` on, which was split off.
     pub(super) fn narrow(&mut self, end: &[u8]) {
         end.clone_into(&mut self.range.end);
@@ -86,6 +97,11 @@ impl Feed {
         if self.position.after.as_ref().is_some_and(|after| after >= end) {
             self.has_ended = true;
         }
+    }
+
+    /// The position of the first item with a key that `is_sought`, among the next `count` items.
+    pub(super) fn find(&self, count: usize, is_sought: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        self.items.iter().take(count).position(|item| is_sought(&item.key))
     }
 
     /// The next items to hand out.

@@ -1,69 +1,101 @@
 //! Parking an item that fails.
 //!
 //! Everything before the item is committed, everything after it is split off as a new shard, and
-//! the rest of the shard, which is the item alone, is parked.
+//! the rest of the shard, which is the item alone, is parked. The slot goes on with what was split
+//! off, and keeps what it has in hand of it. It acquires that first, before other processes do.
 
+use shardwright_contracts::OpId;
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::{AsyncCoordinationBackend as _, ParkError};
 use shardwright_frontier::KeyBuf;
 
 use super::divide::Divided;
+use super::lease_cell::LeaseCell;
 use super::work::Work;
-use super::{End, Stopped, stopped_by};
+use super::{Finish, Holder, Residual, Stopped, stopped_by};
 use crate::attempt::Attempted;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
+use crate::handler::ItemFailure;
 
 /// Characters of an item's name that are kept.
 const NAME_SHOWN: usize = 512;
 
 impl Work<'_> {
-    /// Parks a failing item, and nothing but it.
-    pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
-        let shared = self.holder.shared;
-        let Err(failure) = failed.outcome else { return self.release().await };
-        let key = failed.item.key.clone();
-        // Items started after it belong to the residual shard.
-        self.running.clear();
+    /// Parks a failing item, and nothing but it. Nothing is in progress.
+    pub(super) async fn isolate(mut self, failed: Attempted) -> Result<Finish, Stopped> {
+        let Err(failure) = &failed.outcome else { return self.release().await };
         if self.is_ahead() {
             self.commit().await?;
         }
-        let has_more = !(self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty());
+        let residual = self.split_behind(&failed).await?;
+        self.desk.holder.park(self.lease, &failed, failure).await?;
+        Ok(Finish::Ended(residual))
+    }
+
+    /// Splits off everything behind a failing item, if there is more.
+    async fn split_behind(&mut self, failed: &Attempted) -> Result<Option<Box<Residual>>, Stopped> {
         let mut buffer = KeyBuf::new();
-        if let Some(boundary) = self.hint.cut_after(&key, &mut buffer)
-            && self.is_inside(boundary)
-            && has_more
-        {
+        let boundary = self.hint.cut_after(&failed.item.key, &mut buffer);
+        let Some(boundary) = boundary.filter(|cut| self.is_inside(cut)) else { return Ok(None) };
+        if self.desk.backlog.is_done() {
+            return Ok(None);
+        }
+        // Until the rest is acquired, no other slot of this worker acquires a shard.
+        let holder = self.desk.holder;
+        let _turn = match self.exclusive.take() {
+            Some(exclusive) => Some(exclusive.into_turn()),
+            None => holder.turn().await,
+        };
+        match self.divide(boundary, None).await? {
+            Divided::Yes(shard) => {
+                let mut backlog = self.desk.take_backlog();
+                backlog.feed.start_at(boundary);
+                Ok(holder.acquire(shard, backlog).await?)
+            }
             // Parking the whole shard would park items that were never tried.
-            if let Divided::No(reason) = self.divide(boundary).await? {
+            Divided::No(reason) => {
                 let item = failed.item.name();
-                return Err(WorkerError::TooManyParked { item, reason }.into());
+                Err(WorkerError::TooManyParked { item, reason }.into())
             }
         }
+    }
+}
+
+impl Holder<'_> {
+    /// Parks the shard, and retries until the store answers.
+    async fn park(
+        &self,
+        cell: &LeaseCell,
+        failed: &Attempted,
+        failure: &ItemFailure,
+    ) -> Result<(), Stopped> {
+        let shared = self.shared;
         let mut described = describe(&failed.item.name(), &failure.detail);
-        let (mut op, mut failures) = (self.new_op(), 0);
-        self.lease.begin_to_end();
+        let new_op = || OpId::from_raw(shared.env.random());
+        let (shard, mut op, mut failures) = (cell.lease().key().shard, new_op(), 0);
+        cell.begin_to_end();
         loop {
-            let (tenant, lease) = (shared.tenant, self.lease.lease());
+            let (tenant, lease) = (shared.tenant, cell.lease());
             let (reason, bytes) = (failure.reason, described.as_bytes());
             match shared.backend.park_shard(tenant, &lease, reason, bytes, op).await {
                 Ok(outcome) => {
-                    self.holder.note_replay(self.shard(), &outcome);
+                    self.note_replay(shard, &outcome);
                     break;
                 }
                 Err(ParkError::BackendError(error)) if error.is_retryable() => {
-                    self.holder.pause_after(&mut failures, &error).await;
+                    self.pause_after(&mut failures, &error).await;
                 }
                 Err(refusal) if retry_without_detail(&refusal, &mut described) => {
-                    op = self.new_op()
+                    op = new_op();
                 }
-                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+                Err(refusal) => return Err(stopped_by(shard, refusal)),
             }
         }
-        let (shard, reason) = (self.shard(), failure.reason);
+        let (key, reason) = (&failed.item.key, failure.reason);
         let (detail, retries) = (&failure.detail, failed.retries);
-        self.holder.report(WorkerEvent::Parked { shard, key: &key, reason, detail, retries });
-        Ok(End::Parked)
+        self.report(WorkerEvent::Parked { shard, key, reason, detail, retries });
+        Ok(())
     }
 }
 

@@ -1,186 +1,168 @@
-//! The work on a shard: reading, handing out, settling and committing items.
+//! The work on a shard: reading, settling and committing items.
 
 use std::error::Error as _;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::StreamExt;
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{BoxFuture, CursorSemantics, ShardId, ShardSpec};
-use shardwright_coordination::{ParkReason, RestoredShardState};
+use shardwright_coordination::ParkReason;
 use shardwright_frontier::ShardHint;
 
+use super::aside::SetAside;
 use super::crash_policy::{CrashPolicy, ExclusiveClaim};
-use super::divide::hint_of;
+use super::desk::{Desk, Parting, Place, Ran};
 use super::estimate_state::EstimateState;
-use super::feed::Feed;
 use super::lease_cell::LeaseCell;
 use super::ledger::{Ledger, Tries};
-use super::{End, Holder, Stopped};
-use crate::attempt::{Attempted, Attempts};
+use super::shard::Shard;
+use super::{Finish, Holder, Stopped};
+use crate::attempt::Attempted;
 use crate::connector::{ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::extent::TokenEnvelope;
-use crate::handler::{Assignment, FailureCause, ItemFailure};
-use crate::tracker::{Ticket, Tracker};
-
-/// Items that may wait for a slow one, per item in progress.
-const WAITING_PER_RUNNING: usize = 8;
+use crate::handler::{FailureCause, ItemFailure};
+use crate::turns::Turn;
 
 type Reading<'w> = BoxFuture<'w, Result<Page, ConnectorError>>;
 
-/// A batch in progress.
-pub(super) struct Running<'w> {
-    tickets: Vec<Ticket>,
-    attempted: BoxFuture<'w, Vec<Attempted>>,
-}
-
-impl Future for Running<'_> {
-    type Output = (Vec<Ticket>, Vec<Attempted>);
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let attempted = ready!(self.attempted.as_mut().poll(context));
-        Poll::Ready((std::mem::take(&mut self.tickets), attempted))
-    }
-}
-
 /// The state of the work on one shard.
 pub(super) struct Work<'w> {
-    pub(super) holder: &'w Holder<'w>,
-    pub(super) assignment: &'w Assignment,
+    pub(super) desk: Desk<'w>,
     pub(super) lease: &'w LeaseCell,
     pub(super) estimate: &'w EstimateState,
     pub(super) spec: ShardSpec,
     /// What the range represented when the shard was claimed. It decides where cuts are allowed.
     pub(super) hint: ShardHint<'static>,
-    pub(super) semantics: CursorSemantics,
-    pub(super) feed: Feed,
     pub(super) ledger: Ledger,
-    pub(super) running: FuturesUnordered<Running<'w>>,
-    pub(super) tracker: Tracker<Attempted>,
-    /// The last key handed out, by this or an earlier holder.
-    pub(super) handed_out: Option<Vec<u8>>,
-    crash_policy: CrashPolicy,
-    /// Items started since the last commit.
-    started: u64,
+    pub(super) unparks: u64,
     /// Held until the shard has made progress, or for a time.
-    exclusive: Option<ExclusiveClaim<'w>>,
-    sequence: u64,
-    /// Why the worker cannot process any item.
-    pub(super) unable: Option<WorkerError>,
+    pub(super) exclusive: Option<ExclusiveClaim>,
+    reading: Option<Reading<'w>>,
+    /// Failures in a row to read the next page.
+    failures: u32,
 }
 
 /// Why the work was woken.
 enum Woken {
-    Attempted(Vec<Ticket>, Vec<Attempted>),
+    Ran(Ran),
     Read(Result<Page, ConnectorError>),
+    Turn(Option<Turn>),
     Nothing,
 }
 
 impl<'w> Work<'w> {
     pub(super) fn new(
         holder: &'w Holder<'w>,
-        assignment: &'w Assignment,
         lease: &'w LeaseCell,
         estimate: &'w EstimateState,
-        shard: RestoredShardState,
-        exclusive: Option<ExclusiveClaim<'w>>,
-    ) -> Result<Self, WorkerError> {
-        let cursor = shard.cursor.as_update();
-        let envelope = TokenEnvelope::decode(cursor.token())
-            .map_err(|error| WorkerError::ForeignCursor { shard: assignment.shard, error })?;
-        let hint = hint_of(shard.spec.as_spec_ref())
-            .map_err(|source| WorkerError::Metadata { shard: assignment.shard, source })?;
-        let after = cursor.last_key().map(<[u8]>::to_vec);
-        let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
-        let (shared, now) = (holder.shared, holder.shared.env.monotonic());
-        let in_hand = shared.options.in_flight * shared.handler.batch_size() * WAITING_PER_RUNNING;
-        let acquires = shard.acquires_without_progress;
-        Ok(Self {
-            exclusive,
-            crash_policy: CrashPolicy::of(acquires, shared.retry_limit, &shared.options, in_hand),
-            started: 0,
-            holder,
-            assignment,
-            lease,
-            estimate,
-            semantics: shard.cursor_semantics,
-            feed,
-            ledger: Ledger::new(
-                shard.lease.key(),
-                shard.lease.fence(),
-                after.clone(),
-                envelope,
-                now,
-            ),
-            running: FuturesUnordered::new(),
-            tracker: Tracker::new(),
-            handed_out: after,
-            sequence: 0,
-            unable: None,
-            hint,
-            spec: shard.spec,
-        })
+        shard: Shard,
+        exclusive: Option<ExclusiveClaim>,
+        place: Place<'w>,
+    ) -> Self {
+        let Shard { spec, hint, semantics, ledger, backlog, crash_policy, unparks } = shard;
+        let desk = Desk::new(holder, lease, semantics, backlog, place, crash_policy);
+        let (reading, failures) = (None, 0);
+        Self { desk, lease, estimate, spec, hint, ledger, unparks, exclusive, reading, failures }
     }
 
     pub(super) fn shard(&self) -> ShardId {
-        self.assignment.shard
+        self.desk.assignment.shard
     }
 
-    /// Works until the shard is completed, parked or released.
-    pub(super) async fn run(mut self) -> Result<End, Stopped> {
-        let (shared, mut failures) = (self.holder.shared, 0);
+    /// Works until the shard is completed, parked or released, or only waits.
+    pub(super) async fn run(mut self) -> Result<Finish, Stopped> {
+        let shared = self.desk.holder.shared;
         let gathered = self.ledger.gather(&*shared.sink, shared.options.extents_max).await;
         gathered.map_err(WorkerError::from)?;
-        let mut reading: Option<Reading<'w>> = None;
         loop {
-            self.hand_out();
-            if reading.is_none() && !self.is_stopping() && self.feed.wants_page(self.batch_size()) {
-                reading = Some(self.read(failures, Duration::ZERO));
+            let now = shared.env.monotonic();
+            match self.desk.parting(now).filter(|_| self.exclusive.is_none()) {
+                Some(Parting::SetAside) => match self.set_aside().await? {
+                    SetAside::Yes(rest) => return Ok(Finish::Waits(self.into_shard(), rest)),
+                    SetAside::No => self.desk.is_whole = true,
+                },
+                Some(Parting::LeaveSlot) => return Ok(Finish::Waits(self.into_shard(), None)),
+                None => {}
             }
+            self.hand_out(now);
+            self.read_on();
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
             }
-            if let CrashPolicy::ParkNext { losses } = self.crash_policy
-                && let Some(item) = self.feed.take(1).pop()
+            if let CrashPolicy::ParkNext { losses } = self.desk.crash_policy
+                && let Some(item) = self.desk.backlog.feed.take(1).pop()
             {
                 return self.isolate(killer(item, losses)).await;
             }
-            if self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty() {
+            if self.desk.backlog.is_done() {
                 return self.complete().await;
             }
-            // Pending retries are left to the next holder.
-            if self.is_stopping() && self.running.is_empty() {
+            // Items that wait for retries are left to the next holder.
+            if self.desk.is_stopping() && self.desk.is_at_rest() {
                 return self.release().await;
             }
-            let now = shared.env.monotonic();
-            self.exclusive.take_if(|claim| claim.left(now).is_some_and(|left| left.is_zero()));
-            let in_hand = (self.tracker.len() + self.most_in_hand()) as u64;
-            let is_due = self.ledger.is_due(now, in_hand, &shared.options);
-            let is_due = is_due || self.is_part_done();
-            if self.is_ahead() && is_due {
+            if self.is_commit_due() {
                 self.commit().await?;
                 self.exclusive = None;
                 continue;
             }
-            if self.lease.split_request().is_some() && !self.is_stopping() {
+            if self.lease.split_request().is_some() && !self.desk.is_stopping() {
                 self.answer().await?;
                 continue;
             }
-            match self.wake(&mut reading).await {
-                Woken::Attempted(tickets, attempted) => self.take_in(tickets, attempted),
-                Woken::Read(Ok(page)) => {
-                    (reading, failures) = (None, 0);
-                    self.take_page(page)?;
-                }
-                Woken::Read(Err(error)) => {
-                    reading = Some(self.read_again(error, &mut failures)?);
-                }
-                Woken::Nothing => {}
-            }
+            let woken = self.wake().await;
+            self.go_on(woken)?;
         }
+    }
+
+    /// The shard, to go on with in another place.
+    fn into_shard(self) -> Box<Shard> {
+        let Self { desk, spec, hint, ledger, unparks, .. } = self;
+        let Desk { semantics, backlog, crash_policy, .. } = desk;
+        Box::new(Shard { spec, hint, semantics, ledger, backlog, crash_policy, unparks })
+    }
+
+    fn hand_out(&mut self, now: Duration) {
+        self.exclusive.take_if(|claim| claim.left(now).is_some_and(|left| left.is_zero()));
+        let may_lend = self.exclusive.is_none();
+        self.desk.hand_out(now, may_lend);
+        if let Some(key) = &self.desk.backlog.handed_out {
+            self.estimate.handed_out(key);
+        }
+    }
+
+    /// Starts to read the next page, if it is needed.
+    fn read_on(&mut self) {
+        let wants_page = self.desk.backlog.feed.wants_page(self.desk.batch_size());
+        if self.reading.is_none() && wants_page && !self.desk.is_stopping() {
+            self.reading = Some(self.read(self.failures, Duration::ZERO));
+        }
+    }
+
+    fn is_commit_due(&self) -> bool {
+        let shared = self.desk.holder.shared;
+        let in_hand = (self.desk.backlog.tracker.len() + self.desk.most_in_hand()) as u64;
+        let now = shared.env.monotonic();
+        self.is_ahead()
+            && (self.ledger.is_due(now, in_hand, &shared.options) || self.desk.is_part_done())
+    }
+
+    /// Takes in what woke the work.
+    fn go_on(&mut self, woken: Woken) -> Result<(), WorkerError> {
+        let now = self.desk.holder.shared.env.monotonic();
+        match woken {
+            Woken::Ran(ran) => self.desk.take_in(ran, now),
+            Woken::Turn(turn) => self.desk.take_turn(turn, now),
+            Woken::Read(Ok(page)) => {
+                (self.reading, self.failures) = (None, 0);
+                self.take_page(page)?;
+            }
+            Woken::Read(Err(error)) => self.read_again(error)?,
+            Woken::Nothing => {}
+        }
+        Ok(())
     }
 
     /// Adds a page to the items to hand out.
@@ -190,103 +172,21 @@ impl<'w> Work<'w> {
             return Err(ConnectorError::InvalidPage { problem }.into());
         }
         if !page.skipped.is_empty() {
-            self.holder.report(WorkerEvent::Skipped { reports: &page.skipped });
+            self.desk.holder.report(WorkerEvent::Skipped { reports: &page.skipped });
         }
         if !page.items.is_empty() {
             self.estimate.indivisible(false);
         }
-        self.feed.add(page);
+        self.desk.backlog.feed.add(page);
         Ok(())
-    }
-
-    fn batch_size(&self) -> usize {
-        let most = usize::try_from(self.crash_policy.most_started()).unwrap_or(usize::MAX);
-        self.holder.shared.handler.batch_size().min(most).max(1)
-    }
-
-    /// Most items in progress at a time.
-    fn most_in_hand(&self) -> usize {
-        self.holder.shared.options.in_flight.max(1).saturating_mul(self.batch_size())
-    }
-
-    /// How many items may still be started before the next commit.
-    fn most_to_begin(&self) -> usize {
-        let most = self.crash_policy.most_started().saturating_sub(self.started);
-        usize::try_from(most).unwrap_or(usize::MAX)
-    }
-
-    /// Whether all items that the crash policy allows at a time are done.
-    fn is_part_done(&self) -> bool {
-        let is_done = match self.semantics {
-            CursorSemantics::Completed => self.tracker.is_empty(),
-            CursorSemantics::Dispatched => self.most_to_begin() == 0,
-        };
-        matches!(self.crash_policy, CrashPolicy::Careful { .. }) && is_done
-    }
-
-    /// Records that everything up to the cursor is committed.
-    pub(super) fn note_committed(&mut self) {
-        let uncommitted = match self.semantics {
-            CursorSemantics::Completed => self.tracker.len() as u64,
-            CursorSemantics::Dispatched => 0,
-        };
-        self.crash_policy.note_committed(self.started.saturating_sub(uncommitted));
-        self.started = uncommitted;
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.holder.shared.stop.is_stopped() || self.lease.is_paused() || self.unable.is_some()
-    }
-
-    /// Hands out as many batches as may be in progress.
-    fn hand_out(&mut self) {
-        let shared = self.holder.shared;
-        let batch = self.batch_size();
-        // Wait for a full batch, unless the source has ended.
-        let is_ready = |feed: &Feed| !feed.is_empty() && !feed.wants_page(batch);
-        let most_running = shared.options.in_flight.max(1);
-        while self.running.len() < most_running
-            && self.tracker.len() < most_running * batch * WAITING_PER_RUNNING
-            && is_ready(&self.feed)
-            && !self.is_stopping()
-        {
-            let items = self.feed.take(batch.min(self.most_to_begin()));
-            let Some(last) = items.last() else { return };
-            self.started += items.len() as u64;
-            self.estimate.handed_out(&last.key);
-            self.handed_out = Some(last.key.to_vec());
-            let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
-            let sequence = self.sequence;
-            self.sequence += items.len() as u64;
-            // If the cursor may be past an item, no later holder would retry it.
-            let stop = (self.semantics == CursorSemantics::Completed).then_some(&shared.stop);
-            let attempts = Attempts {
-                env: &*shared.env,
-                policy: &shared.options.retry,
-                stop,
-                assignment: self.assignment,
-                sequence,
-                items,
-            };
-            self.running.push(Running { tickets, attempted: shared.handler.attempt(attempts) });
-        }
-    }
-
-    /// Records the outcomes of a batch. Once the worker is unable, nothing more is started.
-    fn take_in(&mut self, tickets: Vec<Ticket>, attempted: Vec<Attempted>) {
-        for (ticket, attempted) in tickets.into_iter().zip(attempted) {
-            if let Err(ItemFailure { cause: FailureCause::Worker, detail, .. }) = &attempted.outcome
-            {
-                self.unable.get_or_insert_with(|| WorkerError::Handler { detail: detail.clone() });
-            }
-            self.tracker.finish(ticket, attempted);
-        }
     }
 
     /// Records results up to the first item that is not done. Returns an item that failed.
     async fn settle(&mut self) -> Result<Option<Attempted>, Stopped> {
-        let shared = self.holder.shared;
-        while let Some(attempted) = self.tracker.take_first() {
+        let shared = self.desk.holder.shared;
+        while !self.must_wait()
+            && let Some(attempted) = self.desk.backlog.take_first()
+        {
             let Attempted { item, outcome, retries } = attempted;
             let tries = Tries { retries, has_failed: outcome.is_err() };
             let result = match outcome {
@@ -296,10 +196,14 @@ impl<'w> Work<'w> {
                 {
                     return Err(self.stop_unable(failure).await);
                 }
-                Err(failure) if self.semantics == CursorSemantics::Dispatched => {
+                Err(failure) if self.desk.semantics == CursorSemantics::Dispatched => {
                     // The cursor is past the item, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
-                    self.holder.report(WorkerEvent::Failed { shard, key, detail: &failure.detail });
+                    self.desk.holder.report(WorkerEvent::Failed {
+                        shard,
+                        key,
+                        detail: &failure.detail,
+                    });
                     shared.handler.failure_record(&item, &failure).map_err(|unwritten| {
                         let (shard, detail) = (self.shard(), unwritten.detail);
                         WorkerError::Unrecorded { shard, detail }
@@ -314,22 +218,33 @@ impl<'w> Work<'w> {
             done.map_err(WorkerError::from)?;
             self.estimate.done(bytes);
             let (shard, key) = (self.shard(), item.key.as_ref());
-            self.holder.report(WorkerEvent::Done { shard, key, bytes, retries });
+            self.desk.holder.report(WorkerEvent::Done { shard, key, bytes, retries });
         }
         Ok(None)
+    }
+
+    /// Whether the next item has failed while others are in progress. They end before the shard is
+    /// split, because they were started under its lease.
+    fn must_wait(&self) -> bool {
+        let is_failed = |attempted: &Attempted| {
+            attempted.outcome.as_ref().is_err_and(|it| it.cause != FailureCause::Worker)
+        };
+        self.desk.semantics == CursorSemantics::Completed
+            && !self.desk.running.is_empty()
+            && self.desk.backlog.tracker.done().next().is_some_and(is_failed)
     }
 
     /// Whether the cursor is past an item that is not settled, or has to pass it because later
     /// results are not committed.
     fn is_past(&self, key: &[u8]) -> bool {
         let is_committed = self.ledger.committed().is_some_and(|committed| committed >= key);
-        self.semantics == CursorSemantics::Dispatched
+        self.desk.semantics == CursorSemantics::Dispatched
             && (is_committed || self.ledger.has_uncommitted())
     }
 
     /// Commits what is done before the worker stops for a failure of its own.
     async fn stop_unable(&mut self, failure: ItemFailure) -> Stopped {
-        let may_commit = self.semantics == CursorSemantics::Completed && self.is_ahead();
+        let may_commit = self.desk.semantics == CursorSemantics::Completed && self.is_ahead();
         if may_commit && let Err(stopped) = self.commit().await {
             return stopped;
         }
@@ -337,61 +252,58 @@ impl<'w> Work<'w> {
     }
 
     /// Waits for the next event.
-    async fn wake(&mut self, reading: &mut Option<Reading<'w>>) -> Woken {
+    async fn wake(&mut self) -> Woken {
         // No timer is needed if a batch is done already.
-        if let Some(Some((tickets, attempted))) = self.running.next().now_or_never() {
-            return Woken::Attempted(tickets, attempted);
+        if let Some(Some(ran)) = self.desk.running.next().now_or_never() {
+            return Woken::Ran(ran);
         }
-        let shared = self.holder.shared;
+        let shared = self.desk.holder.shared;
         let now = shared.env.monotonic();
-        let until_commit = self.ledger.until_due(now, &shared.options);
+        let until_commit = self.is_ahead().then(|| self.ledger.until_due(now, &shared.options));
         let until_shared = self.exclusive.as_ref().and_then(|claim| claim.left(now));
-        let until_due = until_shared.map_or(until_commit, |left| left.min(until_commit));
-        let was_stopped = shared.stop.is_stopped();
-        let mut due = pin!(shared.env.sleep(until_due).fuse());
+        let until_due = [until_commit, until_shared, self.desk.until_due(now)];
+        let until_due = until_due.into_iter().flatten().min();
+        let (was_stopped, may_lend) = (shared.stop.is_stopped(), self.may_lend());
+        let mut due = pin!(or_never(until_due.map(|left| shared.env.sleep(left))).fuse());
         let mut noticed = pin!(self.lease.noticed().fuse());
-        let mut stopped = pin!(
-            async {
-                // After a stop, items in progress are awaited.
-                if was_stopped {
-                    std::future::pending::<()>().await;
-                }
-                shared.stop.stopped().await;
-            }
-            .fuse()
-        );
-        let mut read = pin!(
-            async {
-                match reading.as_mut() {
-                    Some(reading) => reading.await,
-                    None => std::future::pending().await,
-                }
-            }
-            .fuse()
-        );
+        // After a stop, items in progress are awaited.
+        let mut stopped = pin!(or_never((!was_stopped).then(|| shared.stop.stopped())).fuse());
+        let mut read = pin!(or_never(self.reading.as_mut()).fuse());
+        let mut wanted = pin!(or_never(may_lend.then(|| shared.turns.wanted())).fuse());
+        let Desk { running, place, .. } = &mut self.desk;
+        let mut turn = pin!(place.turn().fuse());
         select_biased! {
-            attempted = self.running.select_next_some() => {
-                Woken::Attempted(attempted.0, attempted.1)
-            }
+            ran = running.select_next_some() => Woken::Ran(ran),
             page = read => Woken::Read(page),
+            turn = turn => Woken::Turn(turn),
             () = due => Woken::Nothing,
             () = stopped => Woken::Nothing,
             () = noticed => Woken::Nothing,
+            () = wanted => Woken::Nothing,
         }
+    }
+
+    /// Whether a request for a turn wakes the work.
+    fn may_lend(&self) -> bool {
+        matches!(self.desk.place, Place::Slot(_))
+            && self.exclusive.is_none()
+            && self.desk.has_room()
+            && !self.desk.has_failed()
+            && !self.desk.is_stopping()
     }
 
     /// Retries of a source that fails with a transient error.
     fn source_retries(&self) -> u32 {
-        self.holder.shared.options.retry.retries.max(8)
+        self.desk.holder.shared.options.retry.retries.max(8)
     }
 
     /// Reads a page after some failures and a wait; the last try skips the failing part.
     fn read(&self, failures: u32, wait: Duration) -> Reading<'w> {
-        let (shared, mut limit) = (self.holder.shared, self.holder.shared.options.page);
+        let (shared, mut limit) = (self.desk.holder.shared, self.desk.holder.shared.options.page);
         if failures > self.source_retries() {
             limit = limit.skipping_failing_parts();
         }
-        let page = self.feed.read(&*shared.connector, limit);
+        let page = self.desk.backlog.feed.read(&*shared.connector, limit);
         if wait.is_zero() {
             return page;
         }
@@ -403,22 +315,20 @@ impl<'w> Work<'w> {
 
     /// Schedules a retry of a failed read, if the error is transient. Meanwhile the work goes on
     /// with the items read before.
-    fn read_again(
-        &self,
-        error: ConnectorError,
-        failures: &mut u32,
-    ) -> Result<Reading<'w>, WorkerError> {
-        let shared = self.holder.shared;
-        if !error.is_transient() || *failures > self.source_retries() {
+    fn read_again(&mut self, error: ConnectorError) -> Result<(), WorkerError> {
+        let shared = self.desk.holder.shared;
+        if !error.is_transient() || self.failures > self.source_retries() {
             return Err(error.into());
         }
-        *failures += 1;
+        self.failures += 1;
         let message = match error.source() {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
-        self.holder.report(WorkerEvent::Retrying { message: &message });
-        Ok(self.read(*failures, shared.backoff.wait(*failures, shared.env.random())))
+        self.desk.holder.report(WorkerEvent::Retrying { message: &message });
+        let wait = shared.backoff.wait(self.failures, shared.env.random());
+        self.reading = Some(self.read(self.failures, wait));
+        Ok(())
     }
 }
 
@@ -427,4 +337,12 @@ fn killer(item: Item, losses: u32) -> Attempted {
     let detail = format!("{losses} workers in a row were lost while they processed it");
     let outcome = Err(ItemFailure::permanent(ParkReason::Poisoned, detail));
     Attempted { item, outcome, retries: 0 }
+}
+
+/// Waits for a future, or without end if there is none.
+async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
 }

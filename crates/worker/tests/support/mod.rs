@@ -20,6 +20,7 @@ use shardwright_worker::connector::{
     SourceEstimate, SourceFingerprint,
 };
 use shardwright_worker::extent::TokenEnvelope;
+use shardwright_worker::handler::{Batch, Outcome};
 use shardwright_worker::sink::Sink;
 use shardwright_worker::{
     CompleteWorkerBuilder, Handler, Observer, RunOutcome, Worker, WorkerEvent, each,
@@ -200,6 +201,42 @@ impl Env for Hurried {
     }
 }
 
+/// An environment on the clock of a paused runtime, which advances only when no task can run.
+#[derive(Clone)]
+pub(crate) struct Virtual {
+    env: TokioEnv,
+    start: tokio::time::Instant,
+}
+
+impl Virtual {
+    pub(crate) fn new() -> Self {
+        Self { env: env(), start: tokio::time::Instant::now() }
+    }
+}
+
+impl Env for Virtual {
+    fn wall_clock(&self) -> LogicalTime {
+        let now_ms = u64::try_from(self.monotonic().as_millis()).unwrap();
+        LogicalTime::from_millis(1_000_000).saturating_add(now_ms)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.env.sleep(duration)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.env.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.env.random()
+    }
+}
+
 /// A paused process: its clock stands still, and sleeps never end.
 #[derive(Clone)]
 pub(crate) struct Paused(pub(crate) TokioEnv);
@@ -237,6 +274,23 @@ pub(crate) fn sink() -> (tempfile::TempDir, FolderSink) {
     let folder = tempfile::tempdir().unwrap();
     let sink = FolderSink::new(folder.path());
     (folder, sink)
+}
+
+/// A handler that gets each item with the number of its try.
+pub(crate) struct Tried<F>(pub(crate) F);
+
+impl<F, R> Handler for Tried<F>
+where
+    F: Fn(Item, u32) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send,
+{
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.items.len());
+        for item in batch.items {
+            outcomes.push((self.0)(item.clone(), batch.attempt).await);
+        }
+        outcomes
+    }
 }
 
 /// A handler whose result is the item's key.
@@ -322,6 +376,7 @@ impl Observer for Journal {
             WorkerEvent::Committed { key, .. } => format!("committed {}", text(key)),
             WorkerEvent::Split { boundary, .. } => format!("split {}", text(boundary)),
             WorkerEvent::Parked { key, detail, .. } => format!("parked {} {detail}", text(key)),
+            WorkerEvent::SetAside { key, tries, .. } => format!("set aside {} {tries}", text(key)),
             WorkerEvent::Lost { reason, .. } => format!("lost {reason}"),
             WorkerEvent::Claimed { .. } => "claimed".to_owned(),
             WorkerEvent::Released { .. } => "released".to_owned(),

@@ -20,6 +20,7 @@ mod hints;
 mod late_answers;
 mod lost_answers;
 mod processing;
+mod retries;
 mod slow_disk;
 mod source_failures;
 mod split_requests;
