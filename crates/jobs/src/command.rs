@@ -49,7 +49,7 @@ fn template(
     };
     anyhow::ensure!(
         mode != Mode::Item || !shell || template.has_placeholder(),
-        "the shell line does not say where the item belongs; write {} there",
+        "the shell line has no placeholder; write {} where the item belongs",
         quoted(&OsString::from_vec(placeholders.item()))
     );
     anyhow::ensure!(

@@ -1,4 +1,3 @@
-use std::iter::repeat_n;
 use std::sync::Arc;
 
 use shardwright_coordination::ParkReason;
@@ -6,10 +5,9 @@ use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 use super::guard::ProcessGuard;
-use super::item::{failure_line, line};
+use super::item::{done, failed_line, failure_line, line};
 use super::limits::Limits;
-use super::output::Output;
-use super::run::{Failed, Finished, Invocation};
+use super::run::{Failed, Invocation};
 use super::slots::Slots;
 use super::spill::Spill;
 use super::template::{Template, text_of};
@@ -102,7 +100,7 @@ impl ProcessPerBatch {
             (&[][..], Some(self.input(batch.items)))
         };
         let arguments = self.template.for_items(items, slot.number);
-        let arguments = arguments.map_err(|unnumbered| Failed::Other(unnumbered.into()))?;
+        let arguments = arguments.map_err(ItemFailure::from)?;
         let invocation = Invocation {
             guard: &self.guard,
             program: self.template.program(),
@@ -115,11 +113,11 @@ impl ProcessPerBatch {
             attempt: batch.attempt,
             item: first,
         };
-        let finished = invocation.run().await?;
-        let quiet = Finished { took: finished.took, output: Output::Inline(Vec::new()) };
+        let left = invocation.run().await?;
+        let quiet = left.without_outputs();
         let of_batch = |(index, item)| {
-            let finished = if index == 0 { &finished } else { &quiet };
-            line(item, finished, batch.attempt, Some(batch.sequence))
+            let left = if index == 0 { &left } else { &quiet };
+            done(item, batch.attempt, Some(batch.sequence), left)
         };
         Ok(batch.items.iter().enumerate().map(of_batch).collect())
     }
@@ -143,8 +141,10 @@ impl Handler for ProcessPerBatch {
         while let Some(items) = parts.pop() {
             if let Some(at) = items.iter().position(|item| self.has_separator(item)) {
                 let (before, rest) = items.split_at_checked(at).unwrap_or((items, &[]));
-                if before.is_empty() {
-                    outcomes.push(Err(self.separator_failure()));
+                if let ([], [item, ..]) = (before, rest) {
+                    let failure = self.separator_failure();
+                    let record = line(item, batch.attempt, None, None, Some(&failure.detail));
+                    outcomes.push(Err(failure.with_record(record.unwrap_or_default())));
                     parts.push(rest.get(1..).unwrap_or_default());
                 } else {
                     parts.extend([rest, before]);
@@ -154,14 +154,14 @@ impl Handler for ProcessPerBatch {
             let sequence = batch.sequence + outcomes.len() as u64;
             match self.run_together(Batch { sequence, items, ..batch }).await {
                 Ok(done) => outcomes.extend(done),
-                Err(Failed::BadArguments(_)) if items.len() > 1 => {
+                Err(failed) if failed.has_bad_arguments && items.len() > 1 => {
                     let halves = items.split_at_checked(items.len() / 2);
                     let (left, right) = halves.unwrap_or((items, &[]));
                     parts.extend([right, left]);
                 }
                 Err(failed) => {
-                    let failure = failed.for_each_of(items.len());
-                    outcomes.extend(repeat_n(Err(failure), items.len()));
+                    let line = failed_line(batch.attempt, Some(sequence));
+                    outcomes.extend(failed.for_each(items.iter(), line).map(Err));
                 }
             }
         }

@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::spill::{Spill, SpillFile, Spilled};
 
-/// Bytes of a program's stderr that are kept.
-pub(super) const STDERR_BYTES: usize = 8 * 1_024;
+/// Bytes of a program's stderr that are part of an error message.
+pub(super) const END_BYTES: usize = 8 * 1_024;
 const READ_BYTES: usize = 16 * 1_024;
 
 /// Permissions of long outputs, which are results, before the umask.
@@ -40,10 +40,32 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)?.sync_all()
 }
 
-/// The stdout of a program.
+/// An output of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// What a program has written to a stream.
 pub(super) enum Output {
     Inline(Vec<u8>),
     File(Spilled),
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::Inline(Vec::new())
+    }
 }
 
 /// Output could not be read or stored. The cause is the worker, not the item: the next item would
@@ -68,50 +90,96 @@ impl From<OutputError> for ItemFailure {
     }
 }
 
+/// Why reading ended early.
+pub(super) enum ReadError {
+    /// More was written than is allowed. What is allowed was kept.
+    TooMuch(Stream),
+    Failed(OutputError),
+}
+
+impl From<OutputError> for ReadError {
+    fn from(error: OutputError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// The output of a program so far, in memory or in a file.
 pub(super) struct Gathered<'a> {
     spill: &'a Spill,
     assignment: &'a Assignment,
     sequence: u64,
+    stream: Stream,
+    /// How many bytes may still be written.
+    room: u64,
+    is_too_much: bool,
+    /// The output, or its end if it is in a file.
     bytes: Vec<u8>,
     file: Option<SpillFile>,
 }
 
 impl<'a> Gathered<'a> {
-    pub(super) const fn new(spill: &'a Spill, assignment: &'a Assignment, sequence: u64) -> Self {
-        Self { spill, assignment, sequence, bytes: Vec::new(), file: None }
+    pub(super) const fn new(
+        spill: &'a Spill,
+        assignment: &'a Assignment,
+        sequence: u64,
+        stream: Stream,
+        max: u64,
+    ) -> Self {
+        Self {
+            spill,
+            assignment,
+            sequence,
+            stream,
+            room: max,
+            is_too_much: false,
+            bytes: Vec::new(),
+            file: None,
+        }
     }
 
     /// Reads to the end. If the future is dropped, what was read is kept.
     pub(super) async fn read(
         &mut self,
-        stdout: Option<impl AsyncRead + Unpin>,
-    ) -> Result<(), OutputError> {
-        let Some(mut stdout) = stdout else { return Ok(()) };
+        from: &mut (impl AsyncRead + Unpin),
+    ) -> Result<(), ReadError> {
         let mut buffer = Vec::new();
-        loop {
+        while !self.is_too_much {
             buffer.clear();
             buffer.reserve(READ_BYTES);
-            if stdout.read_buf(&mut buffer).await.map_err(OutputError::Unread)? == 0 {
+            if from.read_buf(&mut buffer).await.map_err(OutputError::Unread)? == 0 {
                 return Ok(());
             }
             self.add(&buffer)?;
         }
+        Err(ReadError::TooMuch(self.stream))
     }
 
-    fn add(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+    /// Adds what is allowed of some bytes.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        let most = usize::try_from(self.room).unwrap_or(usize::MAX);
+        let allowed = bytes.get(..most).unwrap_or(bytes);
+        self.room -= allowed.len() as u64;
+        self.is_too_much |= allowed.len() < bytes.len();
         if let Some(file) = &mut self.file {
-            return file.append(bytes);
+            file.append(allowed)?;
+        } else if self.bytes.len() + allowed.len() > self.spill.inline_bytes {
+            let mut file = self.spill.begin(self.assignment, self.sequence, self.stream)?;
+            file.append(&self.bytes)?;
+            file.append(allowed)?;
+            self.file = Some(file);
         }
-        if self.bytes.len() + bytes.len() <= self.spill.inline_bytes {
-            self.bytes.extend_from_slice(bytes);
-            return Ok(());
+        self.bytes.extend_from_slice(allowed);
+        if self.file.is_some() {
+            let extra = self.bytes.len().saturating_sub(END_BYTES);
+            self.bytes.drain(..extra);
         }
-        let mut file = self.spill.begin(self.assignment, self.sequence)?;
-        file.append(&std::mem::take(&mut self.bytes))?;
-        file.append(bytes)?;
-        self.file = Some(file);
         Ok(())
+    }
+
+    /// The end of the output, for an error message.
+    pub(super) fn end(&self) -> &[u8] {
+        let start = self.bytes.len().saturating_sub(END_BYTES);
+        self.bytes.get(start..).unwrap_or_default()
     }
 
     /// Returns the output, made durable if it is in a file.
@@ -120,17 +188,5 @@ impl<'a> Gathered<'a> {
             Some(file) => Ok(Output::File(file.finish().await?)),
             None => Ok(Output::Inline(self.bytes)),
         }
-    }
-}
-
-/// Reads stderr, and keeps its end.
-pub(super) async fn keep_last(kept: &mut Vec<u8>, stderr: Option<impl AsyncRead + Unpin>) {
-    let Some(mut stderr) = stderr else { return };
-    let mut buffer = Vec::with_capacity(READ_BYTES);
-    while let Ok(1..) = stderr.read_buf(&mut buffer).await {
-        kept.extend_from_slice(&buffer);
-        buffer.clear();
-        let extra = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..extra);
     }
 }

@@ -12,8 +12,9 @@ mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use error::PersistentError;
 pub use message::{Incoming, parse as parse_line};
@@ -21,13 +22,13 @@ use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
-use self::link::{Answers, Done, Link};
+use self::link::{Answer, Answers, Link};
 use self::start::Program;
 use super::guard::ProcessGuard;
-use super::item::{failure_line, line};
-use super::limits::Limits;
-use super::output::Output;
-use super::run::{Finished, without_program};
+use super::item::{done, failed_line, failure_line};
+use super::limits::{Limits, wrote_too_much};
+use super::output::{Gathered, Output, Stream};
+use super::run::{Left, without_program};
 use super::slots::Slots;
 use super::spill::Spill;
 use super::template::Template;
@@ -150,34 +151,46 @@ impl PersistentProcess {
     /// Passes an item to a program that holds nothing else.
     async fn alone(&self, slot: &ProcessSlot, batch: &Batch<'_>) -> Outcome {
         let suspect = (batch.assignment.shard, batch.assignment.fence, batch.sequence);
+        let begun = Instant::now();
         let Answers { answers, lost, was_alone } = {
             let _alone = slot.company.write().await;
             self.pass(slot, batch).await?
         };
         if let Some(Some(answer)) = answers.into_iter().next() {
             slot.state().suspects.remove(&suspect);
-            let done = answer?;
-            return self.record(batch, 0, done).await;
+            return self.outcome(batch, 0, answer).await;
         }
         if was_alone {
             slot.state().suspects.insert(suspect);
         }
-        Err(lost.map_or_else(unanswered, |error| failure(&error)))
+        Err(lost_with(batch, 0, lost.as_deref(), begun.elapsed()))
     }
 
-    /// The result line of a completed item.
-    async fn record(&self, batch: &Batch<'_>, index: usize, done: Done) -> Outcome {
-        let Done { took, output } = done;
-        let output = if output.len() <= self.spill.inline_bytes {
-            Output::Inline(output)
-        } else {
-            let sequence = batch.sequence + index as u64;
-            let mut file = self.spill.begin(batch.assignment, sequence)?;
-            file.append(&output)?;
-            Output::File(file.finish().await?)
+    /// The outcome of an answer, with a result line.
+    async fn outcome(&self, batch: &Batch<'_>, index: usize, answer: Answer) -> Outcome {
+        let Answer { took, outcome } = answer;
+        let output = match outcome {
+            Ok(output) => output,
+            Err(failure) => {
+                return Err(with_line(batch, index, failure, &Left { took, ..Left::default() }));
+            }
         };
+        let max = self.program.limits.max_output();
+        if output.len() <= self.spill.inline_bytes && output.len() as u64 <= max {
+            let left = Left { stdout: Output::Inline(output), ..success(took) };
+            let item = batch.items.get(index).ok_or_else(unanswered)?;
+            return done(item, batch.attempt, None, &left);
+        }
+        let sequence = batch.sequence + index as u64;
+        let mut kept = Gathered::new(&self.spill, batch.assignment, sequence, Stream::Stdout, max);
+        kept.add(&output)?;
+        let left = Left { stdout: kept.finish().await?, ..success(took) };
+        if output.len() as u64 > max {
+            let failure = ItemFailure::retryable(wrote_too_much(max, Stream::Stdout.name())).own();
+            return Err(with_line(batch, index, failure, &left));
+        }
         let item = batch.items.get(index).ok_or_else(unanswered)?;
-        line(item, &Finished { took, output }, batch.attempt, None)
+        done(item, batch.attempt, None, &left)
     }
 
     fn send(&self, assignment: &Assignment, write: impl FnOnce(&mut Vec<u8>)) {
@@ -202,6 +215,7 @@ impl Handler for PersistentProcess {
         if batch.attempt > 1 && slot.state().suspects.contains(&suspect) {
             return vec![self.alone(&slot, &batch).await];
         }
+        let begun = Instant::now();
         let passed = {
             let _in_company = slot.company.read().await;
             self.pass(&slot, &batch).await
@@ -214,12 +228,11 @@ impl Handler for PersistentProcess {
         for (index, answer) in answers.into_iter().enumerate() {
             let sequence = batch.sequence + index as u64;
             let outcome = match (answer, &lost) {
-                (Some(Ok(done)), _) => self.record(&batch, index, done).await,
-                (Some(Err(failure)), _) => Err(failure),
+                (Some(answer), _) => self.outcome(&batch, index, answer).await,
                 (None, Some(error)) if was_alone => {
                     let Assignment { shard, fence, .. } = *batch.assignment;
                     slot.state().suspects.insert((shard, fence, sequence));
-                    Err(failure(error))
+                    Err(lost_with(&batch, index, Some(error), begun.elapsed()))
                 }
                 // Another item may have killed the program; passing each alone shows which.
                 (None, _) => {
@@ -274,9 +287,32 @@ fn unready(error: &PersistentError) -> ItemFailure {
     }
 }
 
-/// The program ended with items unfinished.
-fn failure(error: &PersistentError) -> ItemFailure {
-    ItemFailure::retryable(error.to_string())
+/// An item that is done, and has no output.
+fn success(took: Duration) -> Left {
+    Left { took, status: Some(ExitStatus::default()), ..Left::default() }
+}
+
+/// The failure of an item with which a program ended.
+fn lost_with(
+    batch: &Batch<'_>,
+    index: usize,
+    error: Option<&PersistentError>,
+    took: Duration,
+) -> ItemFailure {
+    let failure = error.map_or_else(unanswered, |error| ItemFailure::retryable(error.to_string()));
+    let mut left = Left { took, ..Left::default() };
+    if let Some(PersistentError::Ended { status, stderr }) = error {
+        left.status = Some(*status);
+        left.stderr = Output::Inline(stderr.clone());
+    }
+    with_line(batch, index, failure, &left)
+}
+
+/// A failure with its result line.
+fn with_line(batch: &Batch<'_>, index: usize, failure: ItemFailure, left: &Left) -> ItemFailure {
+    let Some(item) = batch.items.get(index) else { return failure };
+    let record = failed_line(batch.attempt, None)(item, Some(left), &failure.detail);
+    failure.with_record(record)
 }
 
 fn unanswered() -> ItemFailure {

@@ -50,11 +50,16 @@ impl<'a> KeyText<'a> {
 }
 
 /// The result line of an item.
+///
+/// A line leaves out what is absent and what is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRecord<'a> {
     /// Its key.
     #[serde(borrow)]
     pub key: KeyText<'a>,
+    /// The item as the command gets it, a row, a path or a URL, if it is not the key.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub item: Option<KeyText<'a>>,
     /// The row number, from 1, if the item is a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
@@ -62,12 +67,17 @@ pub struct ItemRecord<'a> {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
     /// Exit code of the program.
-    pub exit: i32,
-    /// Run time in milliseconds.
-    pub ms: u64,
-    /// Number of the try, if not the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
+    pub exit: Option<i32>,
+    /// The signal that ended the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Run time in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+    /// How often it was tried, if more than once. Earlier lines call it `attempt`.
+    #[serde(default, alias = "attempt", skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
     /// Sequence number of the first item of its batch, if it was in a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
@@ -83,7 +93,19 @@ pub struct ItemRecord<'a> {
     /// BLAKE3 of the long stdout, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_blake3: Option<Cow<'a, str>>,
-    /// The failure, in a run whose cursors move at dispatch.
+    /// The stderr of the program.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<KeyText<'a>>,
+    /// The path or URL of a long stderr.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub stderr_path: Option<KeyText<'a>>,
+    /// Length of the long stderr in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_bytes: Option<u64>,
+    /// BLAKE3 of the long stderr, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_blake3: Option<Cow<'a, str>>,
+    /// Why the item has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
 }
@@ -93,7 +115,32 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl ItemRecord<'_> {
+impl<'a> ItemRecord<'a> {
+    /// A line with a key and nothing else.
+    #[must_use]
+    pub const fn new(key: KeyText<'a>) -> Self {
+        Self {
+            key,
+            item: None,
+            row: None,
+            bytes: 0,
+            exit: None,
+            signal: None,
+            ms: None,
+            attempts: None,
+            batch: None,
+            stdout: None,
+            stdout_path: None,
+            stdout_bytes: None,
+            stdout_blake3: None,
+            stderr: None,
+            stderr_path: None,
+            stderr_bytes: None,
+            stderr_blake3: None,
+            failed: None,
+        }
+    }
+
     /// Encodes the line.
     pub fn to_line(&self) -> io::Result<Vec<u8>> {
         to_line(self)
@@ -114,19 +161,26 @@ mod tests {
 
     fn record(key: &[u8]) -> ItemRecord<'_> {
         ItemRecord {
-            key: KeyText::new(key),
-            row: None,
             bytes: 7,
-            exit: 0,
-            ms: 3,
-            attempt: None,
-            batch: None,
+            exit: Some(0),
+            ms: Some(3),
             stdout: Some(KeyText::new(b"hi\n")),
-            stdout_path: None,
-            stdout_bytes: None,
-            stdout_blake3: None,
-            failed: None,
+            ..ItemRecord::new(KeyText::new(key))
         }
+    }
+
+    #[test]
+    fn lines_of_earlier_versions_are_read() {
+        let line = r#"{"key":"a","exit":-1,"ms":0,"attempt":3,"failed":"exit code 1"}"#;
+        let read: ItemRecord<'_> = serde_json::from_str(line).unwrap();
+        let expected = ItemRecord {
+            exit: Some(-1),
+            ms: Some(0),
+            attempts: Some(3),
+            failed: Some("exit code 1".into()),
+            ..ItemRecord::new(KeyText::new(b"a"))
+        };
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use shardwright_worker::handler::Assignment;
 
-use super::output::{OutputError, RESULT_MODE, create, sync_folder};
+use super::output::{OutputError, RESULT_MODE, Stream, create, sync_folder};
 
 /// A store to which finished spill files are uploaded.
 pub trait SpillStore: Send + Sync + 'static {
@@ -48,12 +48,11 @@ impl Spill {
         &self,
         assignment: &Assignment,
         sequence: u64,
+        stream: Stream,
     ) -> Result<SpillFile, OutputError> {
-        let Assignment { run, shard, fence, .. } = assignment;
-        let run = format!("{:016x}", run.as_raw());
+        let (run, name) = names(assignment, sequence, stream);
         let folder = self.folder.join(&run);
         fs::create_dir_all(&folder).map_err(OutputError::at(&folder))?;
-        let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
         let path = folder.join(&name);
         let mut options = File::options();
         let opened = create(&path, RESULT_MODE, options.read(true).write(true).truncate(true));
@@ -67,6 +66,26 @@ impl Spill {
             upload: self.uploads.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
         })
     }
+
+    /// Deletes the files of an earlier try of an item, which no result names.
+    pub(super) fn discard(&self, assignment: &Assignment, sequence: u64) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let (run, name) = names(assignment, sequence, stream);
+            // A leftover is harmless.
+            let _absent = fs::remove_file(self.folder.join(run).join(name));
+        }
+    }
+}
+
+/// The names of the folder and the file of an output.
+fn names(assignment: &Assignment, sequence: u64, stream: Stream) -> (String, String) {
+    let Assignment { run, shard, fence, .. } = assignment;
+    let end = match stream {
+        Stream::Stdout => "",
+        Stream::Stderr => ".stderr",
+    };
+    let name = format!("{:016x}-{:016x}-{sequence}{end}", shard.as_raw(), fence.as_raw());
+    (format!("{:016x}", run.as_raw()), name)
 }
 
 /// A stored long output.
@@ -152,7 +171,7 @@ mod tests {
         let spill = Spill::new(folder.path(), 0);
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
-            let mut file = spill.begin(&ASSIGNMENT, 4).unwrap();
+            let mut file = spill.begin(&ASSIGNMENT, 4, Stream::Stdout).unwrap();
             file.append(b"long").unwrap();
             // Occupies the only blocking thread until the sender is dropped.
             let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -170,10 +189,12 @@ mod tests {
     fn pipe_in_place_of_an_output_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let spill = Spill::new(folder.path().to_owned(), 0);
-        let Ok(file) = spill.begin(&ASSIGNMENT, 4) else { panic!("it cannot be stored") };
+        let Ok(file) = spill.begin(&ASSIGNMENT, 4, Stream::Stdout) else {
+            panic!("it cannot be stored")
+        };
         let path = file.path.clone();
         drop(file);
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert!(spill.begin(&ASSIGNMENT, 4).is_err());
+        assert!(spill.begin(&ASSIGNMENT, 4, Stream::Stdout).is_err());
     }
 }

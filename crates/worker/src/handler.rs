@@ -49,6 +49,8 @@ pub struct ItemFailure {
     pub is_retryable: bool,
     /// What caused it.
     pub cause: FailureCause,
+    /// The result line of the failed try, which ends with a newline. Empty if there is none.
+    pub record: Vec<u8>,
 }
 
 /// What caused a failure.
@@ -69,13 +71,15 @@ impl ItemFailure {
     #[must_use]
     pub fn retryable(detail: impl Into<String>) -> Self {
         let (reason, detail) = (ParkReason::TooManyErrors, detail.into());
-        Self { reason, detail, is_retryable: true, cause: FailureCause::Unclear }
+        let (cause, record) = (FailureCause::Unclear, Vec::new());
+        Self { reason, detail, is_retryable: true, cause, record }
     }
 
     /// A failure that no retry fixes.
     #[must_use]
     pub fn permanent(reason: ParkReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), is_retryable: false, cause: FailureCause::Unclear }
+        let (cause, record) = (FailureCause::Unclear, Vec::new());
+        Self { reason, detail: detail.into(), is_retryable: false, cause, record }
     }
 
     /// The same failure, caused by the item itself.
@@ -89,6 +93,12 @@ impl ItemFailure {
     pub fn of_worker(self) -> Self {
         Self { cause: FailureCause::Worker, ..self }
     }
+
+    /// The same failure, with the result line of the failed try.
+    #[must_use]
+    pub fn with_record(self, record: Vec<u8>) -> Self {
+        Self { record, ..self }
+    }
 }
 
 /// The detail may quote an item.
@@ -99,6 +109,7 @@ impl fmt::Debug for ItemFailure {
             .field("detail_bytes", &self.detail.len())
             .field("is_retryable", &self.is_retryable)
             .field("cause", &self.cause)
+            .field("record_bytes", &self.record.len())
             .finish()
     }
 }

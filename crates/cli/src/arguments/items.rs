@@ -57,21 +57,63 @@ pub(crate) struct LimitArguments {
     /// Fail an item or a batch after DURATION, like `30s`, `5m` or `500ms`: its processes get
     /// SIGTERM. A persistent command fails if it answers nothing for DURATION while it holds items
     /// [default: the run's, or none].
-    #[arg(long, value_name = "DURATION", value_parser = parse_positive_duration)]
+    #[arg(id = "item_timeout", long = "timeout", value_name = "DURATION")]
+    #[arg(value_parser = parse_positive_duration)]
     timeout: Option<Duration>,
     /// Send SIGKILL to processes that still run DURATION after the timeout [default: 5s].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     kill_after: Option<Duration>,
+    /// Kill a command that writes more than SIZE, like `64k`, `10M` or `1G`, to stdout or stderr,
+    /// and fail its item; what it wrote before is kept [default: the run's, or no limit].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_output: Option<u64>,
 }
 
 impl LimitArguments {
     pub(crate) fn limits(&self) -> Limits {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Limits { timeout_ms: self.timeout.map(ms), kill_after_ms: self.kill_after.map(ms) }
+        Limits {
+            timeout_ms: self.timeout.map(ms),
+            kill_after_ms: self.kill_after.map(ms),
+            max_output_bytes: self.max_output,
+        }
     }
+}
+
+/// Parses a size in bytes, or with a unit of 1,024 bytes or a power of it.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size like `64k`, `10M`, `1G`, or `500` for bytes");
+    let shift = match text.bytes().last() {
+        Some(b'k' | b'K') => 10,
+        Some(b'm' | b'M') => 20,
+        Some(b'g' | b'G') => 30,
+        _ => 0,
+    };
+    let number = if shift == 0 { Some(text) } else { text.get(..text.len() - 1) };
+    let number = number.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let number: u64 = number.and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
 fn not_empty() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new()
         .try_map(|text| if text.is_empty() { Err("it must not be empty") } else { Ok(text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit_or_are_bytes() {
+        for (text, expected) in
+            [("500", 500), ("64k", 65_536), ("2K", 2_048), ("10M", 10_485_760), ("1g", 1 << 30)]
+        {
+            assert_eq!(parse_size(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "k", "1.5k", "-1", "+1", "64kb", "1T", "5 k", "18014398509481984k"] {
+            let rejection = parse_size(wrong).unwrap_err();
+            assert!(rejection.contains("`64k`, `10M`, `1G`"), "{wrong}: {rejection}");
+        }
+    }
 }

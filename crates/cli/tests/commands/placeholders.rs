@@ -141,7 +141,7 @@ fn refused_shell_lines_name_the_remedy() {
         (&["--shell", "echo `cat {}`"], "write $(… {} …)"),
         (&["--shell", "{} x"], "the program must not contain {}"),
         (&["--shell", "sh -c {}"], "a shell would execute the text of {}"),
-        (&["--shell", "ls"], "write {} there"),
+        (&["--shell", "ls"], "write {} where the item belongs"),
         (&["--shell", " "], "there is no command to run"),
         (&["--batch", "2", "--shell", "cat >{}"], "leave out --batch"),
         (&["--persistent", "--shell", "exec x {}"], "leave out the placeholders of items"),

@@ -119,7 +119,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn outputs(results: &Path) -> Vec<(String, String)> {
     let lines = fs::read_to_string(results).unwrap();
     let parsed = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    // An empty output is left out.
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     parsed.map(|line: serde_json::Value| (text(&line["key"]), text(&line["stdout"]))).collect()
 }
 

@@ -16,6 +16,9 @@ use super::marker::{MARKER, own_marker};
 use super::{LOGS, LONG_OUTPUTS, Output, SEGMENTS, TEMPORARY, shown};
 use crate::journal;
 
+/// The end of the name of a long stderr. That of a long stdout has none.
+const STDERR: &str = ".stderr";
+
 /// A folder of a run's files at the location of its results.
 #[derive(Clone, Copy, Debug)]
 enum RunFolder {
@@ -43,7 +46,7 @@ impl RunFolder {
                     || name.starts_with(TEMPORARY)
             },
             Self::LongOutputs => |name| {
-                let parts = name.rsplit_once('-');
+                let parts = name.strip_suffix(STDERR).unwrap_or(name).rsplit_once('-');
                 parts.is_some_and(|(segment, number)| {
                     is_segment_name(segment) && number.bytes().all(|byte| byte.is_ascii_digit())
                 })
@@ -153,7 +156,11 @@ mod tests {
                 vec![segment.to_owned(), format!("{segment}/00000007"), "run.json".to_owned()],
                 vec!["mine".to_owned(), format!("{segment}/x"), format!("{segment}0")],
             ),
-            (RunFolder::LongOutputs, vec![format!("{segment}-12")], vec![segment.to_owned()]),
+            (
+                RunFolder::LongOutputs,
+                vec![format!("{segment}-12"), format!("{segment}-12.stderr")],
+                vec![segment.to_owned(), format!("{segment}.stderr"), format!("{segment}-1.err")],
+            ),
             (RunFolder::Logs, vec!["00000000000000ab.log".to_owned()], vec!["my.log".to_owned()]),
         ] {
             assert!(ours.iter().all(|name| folder.is_ours()(name)), "{folder:?}");

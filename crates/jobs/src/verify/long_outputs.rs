@@ -21,6 +21,27 @@ struct Line {
     stdout_path: Option<KeyJson>,
     stdout_bytes: Option<u64>,
     stdout_blake3: Option<String>,
+    stderr_path: Option<KeyJson>,
+    stderr_bytes: Option<u64>,
+    stderr_blake3: Option<String>,
+}
+
+/// An output that a line names.
+struct Named {
+    path: Option<KeyJson>,
+    bytes: Option<u64>,
+    blake3: Option<String>,
+}
+
+impl Line {
+    fn outputs(self) -> [Named; 2] {
+        let Self { stdout_path, stdout_bytes, stdout_blake3, .. } = self;
+        let Self { stderr_path, stderr_bytes, stderr_blake3, .. } = self;
+        [
+            Named { path: stdout_path, bytes: stdout_bytes, blake3: stdout_blake3 },
+            Named { path: stderr_path, bytes: stderr_bytes, blake3: stderr_blake3 },
+        ]
+    }
 }
 
 /// The content at a location.
@@ -38,31 +59,39 @@ pub(super) async fn compare(
     objects: Option<&ObjectSink>,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
-    // All items of a batch share one output.
+    // Lines one after the other may name the same output.
     let mut seen: Option<Seen> = None;
     for (line, number) in BufReader::new(open_regular(results)?).split(b'\n').zip(1_u64..) {
         // Lines that are not results were reported before.
         let Ok(line) = serde_json::from_slice::<Line>(&line?) else { continue };
-        let Some(location) = line.stdout_path.as_ref().and_then(KeyJson::bytes) else { continue };
-        let now = match seen.take().filter(|seen| seen.location == location) {
-            Some(seen) => seen,
-            None => Seen { content: read(&location, outputs, objects).await, location },
-        };
+        for named in line.outputs() {
+            let Some(location) = named.path.as_ref().and_then(KeyJson::bytes) else { continue };
+            let now = match seen.take().filter(|seen| seen.location == location) {
+                Some(seen) => seen,
+                None => Seen { content: read(&location, outputs, objects).await, location },
+            };
+            now.compare(number, &named, findings);
+            seen = Some(now);
+        }
+    }
+    Ok(())
+}
+
+impl Seen {
+    fn compare(&self, line: u64, named: &Named, findings: &mut Findings) {
         // In full, with control characters escaped.
-        let shown = format!("{:?}", OsStr::from_bytes(&now.location));
-        match &now.content {
-            Err(why) => findings.add(format!("line {number}: {shown} cannot be read: {why}")),
+        let shown = format!("{:?}", OsStr::from_bytes(&self.location));
+        match &self.content {
+            Err(why) => findings.add(format!("line {line}: {shown} cannot be read: {why}")),
             Ok((bytes, digest)) => {
-                let is_same = line.stdout_bytes.is_none_or(|expected| expected == *bytes)
-                    && line.stdout_blake3.is_none_or(|expected| expected == *digest);
+                let is_same = named.bytes.is_none_or(|expected| expected == *bytes)
+                    && named.blake3.as_ref().is_none_or(|expected| expected == digest);
                 if !is_same {
-                    findings.add(format!("line {number}: {shown} differs from what was written"));
+                    findings.add(format!("line {line}: {shown} differs from what was written"));
                 }
             }
         }
-        seen = Some(now);
     }
-    Ok(())
 }
 
 async fn read(

@@ -53,7 +53,8 @@ pub(super) struct Line {
     key: KeyJson,
     #[serde(default)]
     bytes: u64,
-    attempt: Option<u64>,
+    #[serde(alias = "attempt")]
+    attempts: Option<u64>,
     failed: Option<String>,
 }
 
@@ -130,7 +131,7 @@ pub(super) fn read(
         };
         read.item_bytes += parsed.bytes;
         read.failed += u64::from(parsed.failed.is_some());
-        read.retries += parsed.attempt.unwrap_or(1).saturating_sub(1);
+        read.retries += parsed.attempts.unwrap_or(1).saturating_sub(1);
         match &before {
             Some(before) if *before == key => {
                 findings.add(format!("line {}: the same key as the line before", read.lines));

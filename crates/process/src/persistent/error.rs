@@ -1,9 +1,11 @@
 use std::io;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::message::VERSION;
 use crate::ProcessGuardError;
 use crate::limits::timed_out;
+use crate::run::{describe, with_stderr};
 
 /// Why a persistent program is replaced. Its unfinished items go to its successor.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +61,12 @@ pub enum PersistentError {
         id: u64,
     },
     /// It exited before its input was closed.
-    #[error("the worker ended unexpectedly: {how}")]
+    #[error("the worker ended unexpectedly: {}", with_stderr(describe(*status), stderr))]
     Ended {
-        /// Exit status, and the end of its stderr.
-        how: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of its stderr.
+        stderr: Vec<u8>,
     },
     /// It closed its output, but has not exited.
     #[error("the worker closed its output before it had answered for all items")]

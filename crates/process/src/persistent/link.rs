@@ -13,13 +13,11 @@ use super::PersistentError;
 use super::message::{self, Incoming, VERSION};
 
 /// The outcome of an item.
-pub(super) type Answer = Result<Done, ItemFailure>;
-
-/// An item that is done.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct Answer {
     pub(super) took: Duration,
-    pub(super) output: Vec<u8>,
+    /// Its output.
+    pub(super) outcome: Result<Vec<u8>, ItemFailure>,
 }
 
 /// The answers for a batch. A missing answer was lost with the program.
@@ -167,15 +165,18 @@ impl Link {
         lines.map(message::parse).try_for_each(|message| state.receive(message?))
     }
 
+    /// How long the program has answered nothing. None if it holds no items.
+    fn silent(&self) -> Option<Duration> {
+        let state = self.state();
+        (!state.waiting.is_empty()).then(|| state.silent_since.elapsed())
+    }
+
     /// Waits until the program has answered nothing for too long while it held items. Returns the
     /// timeout.
     pub(super) async fn timed_out(&self) -> Duration {
         let Some(limit) = self.timeout else { return std::future::pending().await };
         loop {
-            let state = self.state();
-            let silent = (!state.waiting.is_empty()).then(|| state.silent_since.elapsed());
-            drop(state);
-            match silent.map(|silent| limit.saturating_sub(silent)) {
+            match self.silent().map(|silent| limit.saturating_sub(silent)) {
                 None => self.is_busy.notified().await,
                 Some(Duration::ZERO) => return limit,
                 Some(left) => tokio::time::sleep(left).await,
@@ -248,15 +249,15 @@ impl State {
             },
             Incoming::Hello { version: found } => Err(PersistentError::Version { found }),
             _ if self.hello.is_some() => Err(PersistentError::HelloNotFirst),
-            Incoming::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
-            Incoming::Failed { id, detail, may_retry } => self.answer(id, |_| {
+            Incoming::Done { id, output } => self.answer(id, Ok(output)),
+            Incoming::Failed { id, detail, may_retry } => {
                 let failure = if may_retry {
                     ItemFailure::retryable(detail)
                 } else {
                     ItemFailure::permanent(ParkReason::Other, detail)
                 };
-                Err(failure.own())
-            }),
+                self.answer(id, Err(failure.own()))
+            }
             Incoming::Revoked { id } => {
                 if self.revoked.remove(&id) {
                     return Ok(());
@@ -269,7 +270,7 @@ impl State {
     fn answer(
         &mut self,
         id: u64,
-        answer: impl FnOnce(Duration) -> Answer,
+        outcome: Result<Vec<u8>, ItemFailure>,
     ) -> Result<(), PersistentError> {
         // A late answer to a revoked item is valid.
         if self.revoked.remove(&id) {
@@ -281,7 +282,7 @@ impl State {
         let (first, took) = (*first, waiting.begun.elapsed());
         let slot = usize::try_from(id - first).ok().and_then(|at| waiting.answers.get_mut(at));
         match slot {
-            Some(slot @ None) => *slot = Some(answer(took)),
+            Some(slot @ None) => *slot = Some(Answer { took, outcome }),
             Some(Some(_)) | None => return Err(unknown),
         }
         waiting.missing -= 1;

@@ -18,8 +18,7 @@ use super::link::Link;
 use super::message;
 use crate::guard::{Group, Launch, ProcessGuard, StartError};
 use crate::limits::Limits;
-use crate::output::{LOG_MODE, STDERR_BYTES, create};
-use crate::run::describe;
+use crate::output::{END_BYTES, LOG_MODE, create};
 use crate::slots::{Slot, Slots};
 use crate::template::Template;
 
@@ -188,7 +187,7 @@ async fn supervise(link: Arc<Link>, running: Running, kill_after: Duration) {
             Some(Ok(status)) => {
                 let _all_read = timeout(EXIT_WAIT / 5, &mut stderr_read).await;
                 let stderr = stderr_end.lock().unwrap_or_else(PoisonError::into_inner);
-                PersistentError::Ended { how: describe(status, &stderr) }
+                PersistentError::Ended { status, stderr: stderr.clone() }
             }
             Some(Err(_)) | None => error,
         });
@@ -238,7 +237,7 @@ async fn keep_end(mut stderr: Receiver, last: Arc<Mutex<Vec<u8>>>, mut log: File
         let _unwritten = log.write_all(&buffer);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         last.extend_from_slice(&buffer);
-        let extra = last.len().saturating_sub(STDERR_BYTES);
+        let extra = last.len().saturating_sub(END_BYTES);
         last.drain(..extra);
         buffer.clear();
     }

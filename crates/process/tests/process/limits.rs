@@ -43,7 +43,8 @@ async fn processes_of_a_late_program_can_end_themselves() {
             while :; do sleep 0.01; done' "$1" &
         until [ -e "$1/ready" ]; do sleep 0.01; done; echo late >&2; wait"#;
     let (folder, handler) = limited(text, within(2_000, LONG_MS));
-    assert_eq!(failure_of(&handler).await, "timed out after 2 s: late");
+    let detail = failure_of(&handler).await;
+    assert!(detail.starts_with("timed out after 2 s: late"), "{detail}");
     assert!(folder.path().join("clean").exists());
 }
 
@@ -79,6 +80,41 @@ async fn late_batch_fails_with_all_its_items() {
         assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Unclear, true));
         assert_eq!(failure.detail, "timed out after 100 ms");
     }
+}
+
+fn at_most(max_output_bytes: u64) -> Limits {
+    Limits { max_output_bytes: Some(max_output_bytes), ..Limits::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_that_writes_too_much_is_killed() {
+    for (text, stream) in [
+        ("sleep 1000 & echo $! > $1/id; yes", "stdout"),
+        ("sleep 1000 & echo $! > $1/id; yes >&2", "stderr"),
+        ("sleep 1000 & echo $! > $1/id; head -c 65537 /dev/zero; sleep 1000", "stdout"),
+    ] {
+        let (folder, handler) = limited(text, at_most(65_536));
+        let why = format!("wrote more than 64 KiB to {stream}");
+        assert_eq!(failure_of(&handler).await, why, "{text}");
+        assert!(is_gone(&fs::read_to_string(folder.path().join("id")).unwrap()), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_stream_may_be_as_long_as_the_limit() {
+    let (_folder, handler) = limited("echo 123; echo 456 >&2", at_most(4));
+    assert_eq!(stdout_of(&handler, row(0, "a")).await, "123\n");
+    let (_folder, handler) = limited("echo a", at_most(0));
+    assert_eq!(failure_of(&handler).await, "wrote more than 0 bytes to stdout");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_answer_of_a_persistent_program_fails_its_item() {
+    let folder = tempfile::tempdir().unwrap();
+    let handler = persistent(folder.path(), 1, at_most(0));
+    let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
+    assert_eq!(failure.detail, "wrote more than 0 bytes to stdout");
+    handler.close().await;
 }
 
 /// Answers with its process id, except for items `stuck`. It cleans up when it is terminated.

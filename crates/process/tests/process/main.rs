@@ -15,6 +15,7 @@ mod missing_programs;
 mod outliving;
 mod persistent;
 mod programs;
+mod records;
 #[path = "../../../worker/tests/support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod support;

@@ -52,7 +52,7 @@ pub(crate) fn row(number: u64, text: impl Into<Vec<u8>>) -> Item {
     Item { key: Bytes::copy_from_slice(&number.to_be_bytes()), size: None, payload }
 }
 
-fn assignment() -> Assignment {
+pub(crate) fn assignment() -> Assignment {
     Assignment {
         run: RunId::from_raw(1),
         shard: ShardId::from_raw(2),
@@ -70,7 +70,8 @@ pub(crate) async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Proce
     let outcomes = timeout(LONG, handler.process(batch)).await.unwrap();
     let read = |line: Vec<u8>| {
         let record: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
-        let stdout = record.stdout.unwrap().to_bytes().unwrap();
+        // An empty output is left out.
+        let stdout = record.stdout.map(|stdout| stdout.to_bytes().unwrap()).unwrap_or_default();
         (record.batch, String::from_utf8(stdout).unwrap())
     };
     outcomes.into_iter().map(|outcome| outcome.map(read)).collect()
@@ -338,7 +339,7 @@ async fn output_is_not_written_through_a_link() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_of_dropped_or_failed_work_is_deleted() {
+async fn output_of_a_failed_try_is_kept_and_of_dropped_work_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let file = spilled(folder.path());
     let writes = "head -c 5000 /dev/zero; until [ -e \"$1/failing\" ]; do sleep 0.01; done; exit 1";
@@ -348,5 +349,11 @@ async fn output_of_dropped_or_failed_work_is_deleted() {
     fs::write(folder.path().join("failing"), "").unwrap();
     let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
     assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Item, true));
+    assert_eq!(fs::metadata(&file).unwrap().len(), 5_000);
+    // The next try replaces it.
+    let short = per_item(template(&["echo"]), folder.path());
+    let (assignment, items) = (assignment(), [row(0, "a")]);
+    let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 2 };
+    assert!(short.process(batch).await.remove(0).is_ok());
     assert!(!file.exists());
 }
