@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+mod filter;
 mod io;
 mod lines;
 #[cfg(feature = "objects")]
@@ -40,5 +41,5 @@ pub use objects::{ListingOrder, ObjectConnector};
 pub use sink::{FileSegment, FolderSink, is_segment_name};
 #[cfg(feature = "objects")]
 pub use sink::{ObjectSegment, ObjectSink};
-pub use tree::{TreeConnector, TreeOptions};
+pub use tree::{GivenPath, TreeConnector, TreeOptions};
 pub use url::{ObjectUrl, percent_decoded, without_credentials};

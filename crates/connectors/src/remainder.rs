@@ -52,6 +52,12 @@ impl Remainder {
         above && self.is_below_end(prefix)
     }
 
+    /// Whether the remainder contains the entry of a folder, or may contain keys below it. The key
+    /// of a folder ends with a `/`.
+    pub(crate) fn wants(&self, key: &[u8]) -> bool {
+        if key.ends_with(b"/") { self.reaches_into(key) } else { self.contains(key) }
+    }
+
     /// The remainder from `key` on, `key` included.
     pub(crate) fn from(&self, key: &[u8]) -> Self {
         Self { lower: key.to_vec(), done: false, end: self.end.clone() }

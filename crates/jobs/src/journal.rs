@@ -41,6 +41,8 @@ pub enum Why {
     Special,
     /// It excludes items, but belongs to another user.
     ForeignRules,
+    /// It is a symbolic link to itself or to a folder around it.
+    Loop,
 }
 
 impl Why {
@@ -53,6 +55,7 @@ impl Why {
             SkipReason::Symlink => Some(Self::Symlink),
             SkipReason::Special => Some(Self::Special),
             SkipReason::ForeignRules => Some(Self::ForeignRules),
+            SkipReason::Loop => Some(Self::Loop),
             // Files of the run itself, and placeholders.
             SkipReason::State | SkipReason::FolderMarker => None,
         }
@@ -73,6 +76,7 @@ impl Why {
             Self::Symlink => "symbolic link",
             Self::Special => "special file",
             Self::ForeignRules => "rules of another user",
+            Self::Loop => "link to a folder around it",
         }
     }
 }

@@ -239,8 +239,11 @@ impl Source {
     ) -> anyhow::Result<AnyConnector> {
         let opened = match self {
             Self::Tree { path, gitignore } => {
-                let options =
-                    TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
+                let options = TreeOptions {
+                    state_folders: ours.to_vec(),
+                    respect_gitignore: *gitignore,
+                    ..TreeOptions::default()
+                };
                 let path = path_of(path);
                 // A relative path may name another folder here.
                 let is_same =

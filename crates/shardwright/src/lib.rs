@@ -245,7 +245,7 @@ pub use shardwright_worker::{Observer, StopSignal, WorkerError, WorkerEvent};
 /// # let (root, state) = (folder.path(), folder.path().join("state"));
 /// # std::fs::create_dir(&state).unwrap();
 /// // Files of the store and of the results are not items.
-/// let options = TreeOptions { state_folders: vec![state], respect_gitignore: true };
+/// let options = TreeOptions { state_folders: vec![state], ..TreeOptions::default() };
 /// let tree = Tree::open_with(root, options).await?;
 /// # let _ = tree;
 /// # Ok(())

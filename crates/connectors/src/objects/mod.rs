@@ -19,6 +19,7 @@ use shardwright_worker::connector::{
     SkipReason, SkipReports, SourceEstimate, SourceFingerprint,
 };
 
+use crate::filter::PathFilter;
 use crate::io::blocking;
 use crate::remainder::Remainder;
 use crate::split::even_cuts;
@@ -77,6 +78,7 @@ struct Bucket {
     objects: ObjectPrefix,
     url: String,
     order: ListingOrder,
+    filter: PathFilter,
 }
 
 impl ObjectConnector {
@@ -117,8 +119,21 @@ impl ObjectConnector {
     fn over(store: Arc<dyn ObjectStore>, prefix: Path, url: String, order: ListingOrder) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
-        let bucket = Bucket { store, objects: ObjectPrefix::new(prefix), url, order };
+        let (objects, filter) = (ObjectPrefix::new(prefix), PathFilter::default());
+        let bucket = Bucket { store, objects, url, order, filter };
         Self { bucket, walks: WalkCache::new(), listed_at_ms }
+    }
+
+    /// Restricts the items to objects that match a glob of `include`, or all if there is none, and
+    /// no glob of `exclude`. A glob is a pattern of a `.gitignore` file without `!`, compared with
+    /// paths below the prefix. A folder counts with everything below it.
+    pub fn with_globs(
+        mut self,
+        include: &[String],
+        exclude: &[String],
+    ) -> Result<Self, ConnectorError> {
+        self.bucket.filter = PathFilter::new(include, exclude)?;
+        Ok(self)
     }
 
     /// The store, for handlers that read objects by the paths of items.
@@ -142,7 +157,7 @@ impl Connector for ObjectConnector {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         let remainder = Remainder::of(range, from.after.as_deref());
-        self.bucket.read(Some(&self.walks), remainder, limit).await
+        self.bucket.read(Some(&self.walks), remainder, limit, usize::MAX).await
     }
 
     async fn estimate(
@@ -151,8 +166,7 @@ impl Connector for ObjectConnector {
         after: Option<&[u8]>,
     ) -> Result<SourceEstimate, ConnectorError> {
         let remainder = Remainder::of(range, after);
-        let limit = PageLimit::items(probe::LOOK_AHEAD);
-        let page = self.bucket.read(None, remainder, limit).await?;
+        let page = self.bucket.look_ahead(&remainder).await?;
         let known = if page.ended { Quantity::Exact } else { Quantity::AtLeast };
         let bytes = page.items.iter().filter_map(|item| item.size).sum();
         Ok(SourceEstimate { items: known(page.items.len() as u64), bytes: known(bytes) })
@@ -182,11 +196,13 @@ impl Connector for ObjectConnector {
 
 impl Bucket {
     /// Reads a page of the remainder. With a cache, it continues a cached walk and caches its own.
+    /// After `listed_max` objects the page ends, even if it is empty.
     async fn read(
         &self,
         cache: Option<&WalkCache<Walk>>,
         remainder: Remainder,
         limit: PageLimit,
+        listed_max: usize,
     ) -> Result<Page, ConnectorError> {
         let mut walk = match cache.and_then(|cache| cache.take(&remainder)) {
             Some(walk) => walk,
@@ -195,9 +211,9 @@ impl Bucket {
                 ListingOrder::Folders => Walk::Folders(FolderWalk::begin(self, &remainder).await?),
             },
         };
-        let mut page = Page::default();
-        while page.items.is_empty() && !page.ended {
-            self.fill(&mut page, &mut walk, &remainder, limit).await?;
+        let (mut page, mut left) = (Page::default(), listed_max);
+        while page.items.is_empty() && !page.ended && left > 0 {
+            self.fill(&mut page, &mut walk, &remainder, limit, &mut left).await?;
         }
         if let (Some(cache), Some(last), false) = (cache, page.items.last(), page.ended) {
             let (after, end) = (last.key.to_vec(), remainder.end().to_vec());
@@ -212,13 +228,21 @@ impl Bucket {
         walk: &mut Walk,
         remainder: &Remainder,
         limit: PageLimit,
+        left: &mut usize,
     ) -> Result<(), ConnectorError> {
         let mut found = Vec::new();
         let mut bytes = 0;
         page.ended = loop {
+            if *left == 0 {
+                break false;
+            }
             let Some(one) = walk.next(self, remainder, &mut page.skipped).await? else {
                 break true;
             };
+            *left -= 1;
+            if !self.filter.admits(one.key.as_bytes()) {
+                continue;
+            }
             if one.key.len() > MAX_KEY_SIZE {
                 page.skipped.add(one.key.as_bytes(), SkipReason::TooLong, None);
                 continue;

@@ -13,7 +13,9 @@ use crate::remainder::Remainder;
 use crate::split::{Piece, nearest_cut};
 
 /// Objects that are listed before anything is guessed. One page of a store.
-pub(super) const LOOK_AHEAD: usize = 1_000;
+const LOOK_AHEAD: usize = 1_000;
+/// Objects that are listed to find those that globs leave.
+const LISTED_MAX: usize = 20 * LOOK_AHEAD;
 /// Folders that a split may list.
 const FOLDERS_MAX: usize = 16;
 /// Bisection steps towards the last key of a range.
@@ -81,8 +83,9 @@ impl Bucket {
         }
     }
 
-    async fn look_ahead(&self, remainder: &Remainder) -> Result<Page, ConnectorError> {
-        self.read(None, remainder.clone(), PageLimit::items(LOOK_AHEAD)).await
+    /// The next objects. Where globs leave most objects out, there may be fewer than usual.
+    pub(super) async fn look_ahead(&self, remainder: &Remainder) -> Result<Page, ConnectorError> {
+        self.read(None, remainder.clone(), PageLimit::items(LOOK_AHEAD), LISTED_MAX).await
     }
 
     /// The first key of the remainder that is not below `hint`.
@@ -94,7 +97,7 @@ impl Bucket {
         if !remainder.contains(hint) {
             return Ok(None);
         }
-        let page = self.read(None, remainder.from(hint), PageLimit::items(1)).await?;
+        let page = self.read(None, remainder.from(hint), PageLimit::items(1), LISTED_MAX).await?;
         Ok(page.items.first().map(|item| item.key.to_vec()))
     }
 

@@ -175,7 +175,7 @@ pub(super) async fn list_folder(
     key: &str,
     remainder: &Remainder,
 ) -> object_store::Result<Vec<Entry>> {
-    let Bucket { store, objects, .. } = bucket;
+    let Bucket { store, objects, filter, .. } = bucket;
     let path = if key.is_empty() { Some(objects.prefix().clone()) } else { objects.path(key) };
     let Some(path) = path else {
         return Ok(Vec::new());
@@ -183,7 +183,8 @@ pub(super) async fn list_folder(
     let listed = store.list_with_delimiter(Some(&path)).await?;
     let folders = listed.common_prefixes.iter().filter_map(|folder| {
         let key = format!("{}/", objects.key(folder)?);
-        remainder.reaches_into(key.as_bytes()).then_some(Entry {
+        let is_excluded = filter.excludes(key.trim_end_matches('/').as_bytes(), true);
+        (!is_excluded && remainder.reaches_into(key.as_bytes())).then_some(Entry {
             key,
             size: None,
             modified_ms: None,
@@ -192,7 +193,9 @@ pub(super) async fn list_folder(
     let objects = listed.objects.iter().filter_map(|object| {
         let found = objects.key(&object.location)?;
         // The placeholder of the folder has the same name as the folder.
-        let inside = found.starts_with(key) && remainder.contains(found.as_bytes());
+        let inside = found.starts_with(key)
+            && remainder.contains(found.as_bytes())
+            && filter.admits(found.as_bytes());
         inside.then(|| Entry {
             key: found.to_owned(),
             size: Some(object.size),

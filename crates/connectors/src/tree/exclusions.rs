@@ -102,6 +102,26 @@ pub(super) fn from_above(root: &Path) -> io::Result<RulesAbove> {
 }
 
 impl RulesAbove {
+    /// Approximate memory of the rules, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.sets.iter().map(|one| one.memory).sum()
+    }
+
+    /// The same for a tree around the folder with the key `prefix`, above which the rules are.
+    pub(super) fn seen_from(mut self, prefix: &[u8]) -> Self {
+        for report in &mut self.skipped {
+            let (mut around, mut rest) = (prefix, report.key.as_ref());
+            while let (Some(inner), Some(below)) =
+                (around.strip_suffix(b"/"), rest.strip_prefix(b"../"))
+            {
+                let parent = inner.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+                (around, rest) = (inner.get(..parent).unwrap_or_default(), below);
+            }
+            report.key = [around, rest].concat().into();
+        }
+        self
+    }
+
     /// The innermost folder around the tree, or the tree, that is a repository of the owners.
     fn repository<'r>(&mut self, root: &'r Path, owners: &Owners) -> io::Result<Option<&'r Path>> {
         for folder in root.ancestors() {
@@ -124,7 +144,7 @@ impl RulesAbove {
     }
 
     fn read(&mut self, root: &Path, folder: &Path, name: &str, owners: &Owners) -> io::Result<()> {
-        let room = MEMORY_MAX.saturating_sub(self.sets.iter().map(|one| one.memory).sum());
+        let room = MEMORY_MAX.saturating_sub(self.memory());
         let metadata = folder.metadata()?;
         let may_rule = |file: &Metadata| owners.have(&metadata) && owners.have(file);
         match RuleSet::read(folder, &folder.join(name), room, may_rule) {
@@ -171,6 +191,29 @@ mod tests {
 
     fn shown(above: &RulesAbove) -> Vec<(&[u8], SkipReason)> {
         above.skipped.iter().map(|report| (report.key.as_ref(), report.reason)).collect()
+    }
+
+    #[test]
+    fn reports_from_above_a_folder_have_keys_of_the_tree() {
+        let report = |key: &'static str| SkipReport {
+            key: key.into(),
+            reason: SkipReason::ForeignRules,
+            detail: None,
+        };
+        let skipped = || {
+            let keys = [".git", "../.gitignore", "../../.gitignore", "../../../.git"];
+            keys.map(report).into()
+        };
+        for (prefix, expected) in [
+            ("x/y/", ["x/y/.git", "x/.gitignore", ".gitignore", "../.git"]),
+            ("x/", ["x/.git", ".gitignore", "../.gitignore", "../../.git"]),
+            ("", [".git", "../.gitignore", "../../.gitignore", "../../../.git"]),
+        ] {
+            let above = RulesAbove { skipped: skipped(), ..RulesAbove::default() };
+            let above = above.seen_from(prefix.as_bytes());
+            let keys: Vec<&[u8]> = above.skipped.iter().map(|it| it.key.as_ref()).collect();
+            assert_eq!(keys, expected.map(str::as_bytes), "{prefix}");
+        }
     }
 
     #[test]

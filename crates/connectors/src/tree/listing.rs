@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, open, statat};
 use rustix::io::Errno;
 
 use super::exclusions::{Identities, Identity};
@@ -18,6 +19,20 @@ pub(super) enum Kind {
     File,
     Symlink,
     Special,
+}
+
+/// A folder to list.
+pub(super) struct Request<'r> {
+    pub(super) path: &'r Path,
+    /// Its key, with a trailing `/`. Empty for the root.
+    pub(super) prefix: &'r [u8],
+    /// Entries that it does not reach are left out.
+    pub(super) remainder: &'r Remainder,
+    pub(super) forbidden: &'r Identities,
+    /// Whether the folder itself may be a link.
+    pub(super) may_be_link: bool,
+    /// Whether links in it count as what they lead to.
+    pub(super) follows_links: bool,
 }
 
 /// The entries of a folder that a remainder reaches, sorted.
@@ -39,27 +54,26 @@ struct Entry {
 
 /// The result of listing a folder.
 pub(super) enum Listed {
-    Entries(Listing),
+    Entries(Listing, Identity),
     /// The folder may not be opened.
     Forbidden,
 }
 
 impl Listing {
-    /// Reads the folder at `path` with the key `prefix`. Keeps entries that `remainder` reaches.
-    pub(super) fn read(
-        path: &Path,
-        prefix: &[u8],
-        remainder: &Remainder,
-        forbidden: &Identities,
-    ) -> io::Result<Listed> {
+    /// Reads a folder.
+    pub(super) fn read(request: &Request<'_>) -> io::Result<Listed> {
+        let Request { path, prefix, remainder, forbidden, may_be_link, .. } = *request;
         // Checked before it is opened, so that a forbidden folder is not opened, and again after,
         // because another folder may have replaced it.
-        if forbidden.contains(Identity::of_link(path)?) {
+        let found = if may_be_link { path.metadata() } else { path.symlink_metadata() };
+        if forbidden.contains(Identity::of(&found?)) {
             return Ok(Listed::Forbidden);
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = if may_be_link { flags } else { flags | OFlags::NOFOLLOW };
         let folder = open(path, flags, Mode::empty())?;
-        if forbidden.contains(Identity::of_stat(&fstat(&folder)?)) {
+        let identity = Identity::of_stat(&fstat(&folder)?);
+        if forbidden.contains(identity) {
             return Ok(Listed::Forbidden);
         }
         let mut listing = Self::default();
@@ -70,36 +84,22 @@ impl Listing {
             if name == b"." || name == b".." {
                 continue;
             }
-            let kind = match entry.file_type() {
-                FileType::Unknown => {
-                    match statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                        Ok(stat) => kind_of(FileType::from_raw_mode(stat.st_mode)),
-                        // The walk finds that it is gone.
-                        Err(Errno::NOENT) => Kind::File,
-                        // It may be a folder, whose files would be missing.
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                known => kind_of(known),
-            };
+            let kind = kind_of_entry(&folder, &entry, request.follows_links)?;
             key.truncate(prefix.len());
             key.extend_from_slice(name);
             if kind == Kind::Folder {
                 key.push(b'/');
             }
-            let wanted = match kind {
-                Kind::Folder => remainder.reaches_into(&key),
-                Kind::File | Kind::Symlink | Kind::Special => remainder.contains(&key),
-            };
-            if wanted {
+            if remainder.wants(&key) {
                 listing.push(key.get(prefix.len()..).unwrap_or_default(), kind)?;
             }
         }
         listing.sort();
-        Ok(Listed::Entries(listing))
+        Ok(Listed::Entries(listing, identity))
     }
 
-    fn push(&mut self, name: &[u8], kind: Kind) -> io::Result<()> {
+    /// Adds an entry. Entries that are not added in order are sorted later.
+    pub(super) fn push(&mut self, name: &[u8], kind: Kind) -> io::Result<()> {
         let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
         let start = u32::try_from(self.names.len()).map_err(too_large)?;
         let length = u16::try_from(name.len()).map_err(too_large)?;
@@ -134,6 +134,27 @@ impl Listing {
 fn name(names: &[u8], entry: Entry) -> &[u8] {
     let start = entry.start as usize;
     names.get(start..start + usize::from(entry.length)).unwrap_or_default()
+}
+
+/// The kind of an entry. If links are followed, the kind of what a link leads to.
+fn kind_of_entry(folder: &OwnedFd, entry: &DirEntry, follows_links: bool) -> io::Result<Kind> {
+    let name = entry.file_name();
+    let kind = match entry.file_type() {
+        FileType::Unknown => match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => kind_of(FileType::from_raw_mode(stat.st_mode)),
+            // The walk finds that it is gone.
+            Err(Errno::NOENT) => Kind::File,
+            // It may be a folder, whose files would be missing.
+            Err(error) => return Err(error.into()),
+        },
+        known => kind_of(known),
+    };
+    if kind != Kind::Symlink || !follows_links {
+        return Ok(kind);
+    }
+    // The walk reports a link that leads nowhere.
+    let target = statat(folder, name, AtFlags::empty());
+    Ok(target.map_or(Kind::Symlink, |stat| kind_of(FileType::from_raw_mode(stat.st_mode))))
 }
 
 fn kind_of(file_type: FileType) -> Kind {

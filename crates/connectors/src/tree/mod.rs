@@ -1,12 +1,15 @@
 //! The files of a directory tree.
 
 mod exclusions;
+mod given;
 mod listing;
+mod place;
 mod rules;
 mod survey;
 mod walk;
 
 use std::fmt::Write;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,15 +22,18 @@ use shardwright_worker::connector::{
     SkipReports, SourceEstimate, SourceFingerprint,
 };
 
+use crate::filter::PathFilter;
 use crate::io::{blocking, io_error, open_source};
 use crate::remainder::Remainder;
 use crate::split::{even_cuts, nearest_cut};
 use crate::walk_cache::WalkCache;
 use exclusions::{Identities, Identity, RulesAbove};
-use listing::{Listed, Listing, path_below};
-use rules::RuleSet;
+use given::Given;
+use listing::{Listed, Listing, Request, path_below};
 use survey::{Survey, survey};
 use walk::{Gaps, Walk};
+
+pub use given::GivenPath;
 
 /// Below every path: no name is empty or has a NUL byte.
 const KEY_SPACE_START: &[u8] = &[1];
@@ -42,7 +48,7 @@ const FIRST_LOOK: usize = 65_536;
 /// Files whose size an estimate reads.
 const SIZES_SAMPLED: usize = 64;
 
-/// What a [`TreeConnector`] skips.
+/// What a [`TreeConnector`] skips, and whether it follows links.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
     /// Folders and files with the state of runs. They must exist. They are recognized under any
@@ -54,12 +60,21 @@ pub struct TreeOptions {
     /// the caller, of root and of its owner count. A file of more than 1 MiB, or with too many or
     /// too long patterns, is skipped with a report.
     pub respect_gitignore: bool,
+    /// Globs of the only items. Without any, all files are items. A glob is a pattern of a
+    /// `.gitignore` file without `!`. A folder counts with everything below it.
+    pub include: Vec<String>,
+    /// Globs of files and folders that are left out, even if they are included.
+    pub exclude: Vec<String>,
+    /// Whether a symbolic link counts as what it leads to. Links to themselves and to folders
+    /// around them are skipped with a report.
+    pub follow_links: bool,
 }
 
 /// The regular files of a directory tree. Keys are paths below the root, as raw bytes.
 ///
 /// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, after `a.txt` and
-/// before `a0`. Hidden files are items. Only the root itself may be a symbolic link.
+/// before `a0`. Hidden files are items. Only the root itself may be a symbolic link, unless
+/// [links are followed](TreeOptions::follow_links).
 ///
 /// Links, special files, and entries that vanish, may not be read or have too long a path are
 /// skipped with a report. A failing part of the tree (a bad disk, a dead mount) fails the page. The
@@ -72,7 +87,7 @@ pub struct TreeConnector {
 }
 
 /// Lists a folder. Replaced in tests.
-type Lister = fn(&Path, &[u8], &Remainder, &Identities) -> io::Result<Listed>;
+type Lister = fn(&Request<'_>) -> io::Result<Listed>;
 
 struct Tree {
     list: Lister,
@@ -80,8 +95,12 @@ struct Tree {
     shown: PathBuf,
     /// The root, absolute and without links.
     root: PathBuf,
+    /// The given paths, if the tree is not everything below the root.
+    given: Option<Given>,
     forbidden: Identities,
-    /// The rules from above the root, if rules are respected.
+    filter: PathFilter,
+    follows_links: bool,
+    /// The rules from above the root, if rules are respected. Given folders have their own.
     rules_above: Option<RulesAbove>,
     listed_at_ms: Option<u64>,
 }
@@ -99,6 +118,21 @@ impl TreeConnector {
     ) -> Result<Self, ConnectorError> {
         let tree = open_source(root, move |root| Tree::open(root, &options)).await?;
         Ok(Self { tree, walks: Arc::new(WalkCache::new()) })
+    }
+
+    /// Opens a tree of several files and folders, at least one. Keys are paths below the folder
+    /// around all of them. No glob and no rule leaves a given path out. A path that does not exist
+    /// has no items. A single folder is opened like by [`open_with`](Self::open_with).
+    pub async fn open_paths(
+        paths: Vec<GivenPath>,
+        options: TreeOptions,
+    ) -> Result<Self, ConnectorError> {
+        let mut paths = GivenPath::outermost(paths);
+        if let [GivenPath { is_folder: true, shown, .. }] = paths.as_mut_slice() {
+            return Self::open_with(std::mem::take(shown), options).await;
+        }
+        let tree = blocking(move || Tree::open_paths(paths, &options)).await?;
+        Ok(Self { tree: Arc::new(tree), walks: Arc::new(WalkCache::new()) })
     }
 
     /// The range of all possible paths.
@@ -150,14 +184,23 @@ impl Connector for TreeConnector {
     }
 
     async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
-        let mut identity = "tree ".to_owned();
-        for byte in self.tree.root.as_os_str().as_bytes() {
+        let Tree { root, given, listed_at_ms, .. } = &*self.tree;
+        let mut identity = if given.is_some() { "paths " } else { "tree " }.to_owned();
+        for byte in root.as_os_str().as_bytes() {
             match byte {
                 b'!'..=b'~' if *byte != b'%' => identity.push(char::from(*byte)),
                 other => write!(identity, "%{other:02X}").unwrap_or_default(),
             }
         }
-        Ok(SourceFingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
+        if let Some(given) = given {
+            let mut hasher = blake3::Hasher::new();
+            // No path contains NUL.
+            for key in given.keys() {
+                hasher.update(key).update(b"\0");
+            }
+            write!(identity, " blake3:{}", hasher.finalize().to_hex()).unwrap_or_default();
+        }
+        Ok(SourceFingerprint { identity, listed_at_ms: *listed_at_ms })
     }
 }
 
@@ -168,42 +211,69 @@ impl Tree {
         if !root.is_dir() {
             return Err(ConnectorError::NotAFolder { path: shown });
         }
-        let mut forbidden = Identities::default();
-        for path in &options.state_folders {
-            let metadata = path.metadata().map_err(opening(path))?;
-            forbidden.add(Identity::of(&metadata));
-        }
-        for above in root.ancestors() {
-            if forbidden.contains(Identity::of_link(above).map_err(opening(above))?) {
-                return Err(ConnectorError::StateFolder { path: shown });
-            }
-        }
         let rules_above = if options.respect_gitignore {
             Some(exclusions::from_above(&root).map_err(opening(&shown))?)
         } else {
             None
         };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
-        let list = Listing::read;
-        Ok(Self { list, shown, root, forbidden, rules_above, listed_at_ms })
+        let tree = Self { rules_above, ..Self::new(shown, root, options)? };
+        tree.check_apart(&tree.root, &tree.shown)?;
+        Ok(tree)
     }
 
-    /// Whether rules exclude a key or a folder's key. `inside` has the rules of the folders around
-    /// it, the nearest first.
-    fn ignores<'r>(
-        &'r self,
-        inside: impl Iterator<Item = &'r RuleSet>,
-        key: &[u8],
-        is_folder: bool,
-    ) -> bool {
-        let Some(above) = &self.rules_above else {
-            return false;
-        };
-        let key = key.strip_suffix(b"/").unwrap_or(key);
-        let is_repository = key == b".git" || key.ends_with(b"/.git");
-        let path = || path_below(&self.root, key);
-        is_repository || rules::ignores(inside.chain(&above.sets), &path(), is_folder)
+    fn open_paths(paths: Vec<GivenPath>, options: &TreeOptions) -> Result<Self, ConnectorError> {
+        let (root, given) = Given::new(paths);
+        let tree = Self::new(root.clone(), root, options)?;
+        for folder in given.folders(&tree.root).filter_map(|folder| folder.canonicalize().ok()) {
+            tree.check_apart(&folder, &folder)?;
+        }
+        Ok(Self { given: Some(given), ..tree })
+    }
+
+    fn new(shown: PathBuf, root: PathBuf, options: &TreeOptions) -> Result<Self, ConnectorError> {
+        let filter = PathFilter::new(&options.include, &options.exclude)?;
+        let mut forbidden = Identities::default();
+        for path in &options.state_folders {
+            forbidden.add(Identity::of(&path.metadata().map_err(io_error("open", path))?));
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
+        let rules_above = options.respect_gitignore.then(RulesAbove::default);
+        let (list, given, follows_links) = (Listing::read as Lister, None, options.follow_links);
+        Ok(Self {
+            list,
+            shown,
+            root,
+            given,
+            forbidden,
+            filter,
+            follows_links,
+            rules_above,
+            listed_at_ms,
+        })
+    }
+
+    /// Rejects a folder that is, or is inside of, a folder with the state of runs.
+    fn check_apart(&self, folder: &Path, shown: &Path) -> Result<(), ConnectorError> {
+        for above in folder.ancestors() {
+            let identity = Identity::of_link(above).map_err(io_error("open", above))?;
+            if self.forbidden.contains(identity) {
+                return Err(ConnectorError::StateFolder { path: shown.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a file. A link is followed if it is a given path, or if all links are.
+    fn stat(&self, key: &[u8], is_given: bool) -> io::Result<Metadata> {
+        let path = path_below(&self.root, key);
+        if is_given || self.follows_links { path.metadata() } else { path.symlink_metadata() }
+    }
+
+    /// The path of a file for its command.
+    fn shown(&self, key: &[u8]) -> PathBuf {
+        let given = self.given.as_ref().and_then(|given| given.shown(key));
+        given.unwrap_or_else(|| path_below(&self.shown, key))
     }
 
     fn page(
@@ -220,7 +290,7 @@ impl Tree {
         };
         let mut bytes = 0;
         while let Some(found) = walk.next(self, &remainder, &mut gaps)? {
-            let payload = Payload::File(path_below(&self.shown, &found.key));
+            let payload = Payload::File(self.shown(&found.key));
             let item = Item { key: found.key, size: Some(found.size), payload };
             bytes += item.footprint();
             page.items.push(item);
@@ -249,7 +319,7 @@ impl Tree {
         if let Some(to_come) = to_come
             && to_come.files > LOOK_AHEAD
         {
-            let size = |key: &Vec<u8>| path_below(&self.root, key).symlink_metadata().ok();
+            let size = |key: &Vec<u8>| self.stat(key, false).ok();
             let sizes: u64 = to_come.some.iter().filter_map(size).map(|found| found.len()).sum();
             let mean = sizes as f64 / to_come.some.len().max(1) as f64;
             let bytes = Quantity::About((mean * to_come.files as f64) as u64);
@@ -352,9 +422,9 @@ mod tests {
 
     #[test]
     fn a_failing_folder_fails_a_page_until_it_is_skipped() {
-        let (_folder, tree) = three(|path, prefix, remainder, forbidden| match prefix {
+        let (_folder, tree) = three(|request| match request.prefix {
             b"bad/" => Err(Errno::IO.into()),
-            _ => Listing::read(path, prefix, remainder, forbidden),
+            _ => Listing::read(request),
         });
         let limit = PageLimit::default();
         assert!(page(&tree, limit).unwrap_err().is_transient());
@@ -371,11 +441,9 @@ mod tests {
     #[test]
     fn a_tree_that_disappears_during_a_page_is_an_error() {
         static LISTED: AtomicUsize = AtomicUsize::new(0);
-        let (_folder, tree) = three(|path, prefix, remainder, forbidden| {
-            match LISTED.fetch_add(1, Ordering::Relaxed) {
-                0 => Listing::read(path, prefix, remainder, forbidden),
-                _ => Err(Errno::NOTCONN.into()),
-            }
+        let (_folder, tree) = three(|request| match LISTED.fetch_add(1, Ordering::Relaxed) {
+            0 => Listing::read(request),
+            _ => Err(Errno::NOTCONN.into()),
         });
         let gone = page(&tree, PageLimit::default().skipping_failing_parts());
         assert!(gone.unwrap_err().is_transient());

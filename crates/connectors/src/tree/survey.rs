@@ -7,8 +7,8 @@ use shardwright_worker::connector::Quantity;
 
 use super::Tree;
 use super::exclusions::Identity;
-use super::exclusions::{self, Rules};
-use super::listing::{Kind, Listed, Listing, path_below};
+use super::listing::{Kind, Listing};
+use super::place::{Opened, Place};
 use super::rules::MEMORY_MAX;
 use crate::remainder::Remainder;
 use crate::split::Piece;
@@ -35,8 +35,8 @@ struct Node {
     content: Content,
     /// Its folder. The root is its own.
     parent: usize,
-    /// The rules of a folder.
-    rules: Rules,
+    /// What holds for its entries, if it is an opened folder.
+    place: Option<Place>,
 }
 
 enum Content {
@@ -64,7 +64,7 @@ struct Surveyor<'t> {
 /// Reads up to about `budget` entries, those nearest to the root first.
 pub(super) fn survey(tree: &Tree, remainder: &Remainder, budget: usize) -> Survey {
     let (key, content) = (Vec::new(), Content::Unopened);
-    let root = Node { key, weight: 0, content, parent: 0, rules: None };
+    let root = Node { key, weight: 0, content, parent: 0, place: None };
     let mut surveyor = Surveyor {
         tree,
         remainder,
@@ -90,18 +90,18 @@ impl Surveyor<'_> {
         let Some(prefix) = self.nodes.get(folder).map(|node| node.key.clone()) else {
             return;
         };
-        let name = prefix.strip_suffix(b"/").unwrap_or(&prefix);
-        let path = path_below(&self.tree.root, name);
+        let parent = self.nodes.get(folder).map_or(folder, |node| node.parent);
+        // The root has no place yet, so nothing is around it.
+        let around = self.around(parent);
+        let opened = self.tree.open_folder(&prefix, around, self.remainder, |_| Ok(()));
         // An unreadable folder has no weight. The walk reports it.
-        let listing = match (self.tree.list)(&path, &prefix, self.remainder, &self.tree.forbidden) {
-            Ok(Listed::Entries(listing)) => listing,
-            Ok(Listed::Forbidden) | Err(_) => Listing::default(),
+        let (listing, place) = match opened {
+            Ok(Opened::Folder(listing, place)) => (listing, Some(place)),
+            Ok(Opened::Forbidden | Opened::Loop) | Err(_) => (Listing::default(), None),
         };
-        if self.tree.rules_above.is_some()
-            && let Some(node) = self.nodes.get_mut(folder)
-        {
-            node.rules = exclusions::of_folder(&path, MEMORY_MAX).unwrap_or_default();
-            self.rules_memory += node.rules.as_ref().map_or(0, |rules| rules.memory);
+        self.rules_memory += place.as_ref().map_or(0, Place::rules_memory);
+        if let Some(node) = self.nodes.get_mut(folder) {
+            node.place = place;
         }
         let before = self.items;
         // In a folder larger than the budget, every n-th entry stands for its neighbours.
@@ -125,12 +125,13 @@ impl Surveyor<'_> {
     }
 
     fn add(&mut self, parent: usize, key: Vec<u8>, kind: Kind, together: u64) -> Option<usize> {
-        if self.ignores(parent, &key, kind == Kind::Folder) || key.len() > MAX_KEY_SIZE {
+        if self.tree.leaves_out(self.around(parent), &key, kind) || key.len() > MAX_KEY_SIZE {
             return None;
         }
         let (weight, content) = match kind {
             Kind::File => {
-                let metadata = path_below(&self.tree.root, &key).symlink_metadata().ok()?;
+                let is_given = self.around(parent).next().is_some_and(Place::is_above_given);
+                let metadata = self.tree.stat(&key, is_given).ok()?;
                 if !metadata.is_file() || self.tree.forbidden.contains(Identity::of(&metadata)) {
                     return None;
                 }
@@ -145,19 +146,17 @@ impl Surveyor<'_> {
             }
             Kind::Symlink | Kind::Special => return None,
         };
-        self.nodes.push(Node { key, weight, content, parent, rules: None });
+        self.nodes.push(Node { key, weight, content, parent, place: None });
         Some(self.nodes.len() - 1)
     }
 
-    fn ignores(&self, parent: usize, key: &[u8], is_folder: bool) -> bool {
-        let mut folder = Some(parent);
-        let inside = std::iter::from_fn(|| {
-            let at = folder?;
-            let node = self.nodes.get(at)?;
-            folder = (at != node.parent).then_some(node.parent);
-            Some(node.rules.as_deref())
+    /// The places of a folder and of those around it, the nearest first.
+    fn around(&self, folder: usize) -> impl Iterator<Item = &Place> + Clone {
+        let chain = std::iter::successors(Some(folder), |at| {
+            let parent = self.nodes.get(*at)?.parent;
+            (parent != *at).then_some(parent)
         });
-        self.tree.ignores(inside.flatten(), key, is_folder)
+        chain.filter_map(|at| self.nodes.get(at)?.place.as_ref())
     }
 
     fn finish(mut self) -> Survey {

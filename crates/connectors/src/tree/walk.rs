@@ -1,16 +1,14 @@
 //! A walk through a tree in key order, from any key.
 
 use std::io;
-use std::path::Path;
 
 use bytes::Bytes;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_worker::connector::{ConnectorError, SkipReason, SkipReports};
 
-use super::exclusions::Identity;
-use super::exclusions::{self, Rules};
-use super::listing::{Kind, Listed, Listing, path_below};
-use super::rules::MEMORY_MAX;
+use super::exclusions::{Identity, RulesAbove, skip_reason};
+use super::listing::{Kind, Listing, path_below};
+use super::place::{Opened, Place};
 use super::{KEY_SPACE_END, Tree};
 use crate::io::{io_error, is_failing_part, may_pass};
 use crate::remainder::Remainder;
@@ -28,7 +26,7 @@ struct Folder {
     prefix: Vec<u8>,
     listing: Listing,
     next: usize,
-    rules: Rules,
+    place: Place,
 }
 
 /// Collects what a walk could not read, as skip reports or as an error.
@@ -49,6 +47,13 @@ impl<'n> Gaps<'n> {
         let skips = self.skips_failing_parts && is_failing_part(error);
         self.has_skipped_failing_part |= skips;
         skips || !may_pass(error)
+    }
+
+    /// Reports the files from above whose rules do not apply.
+    fn add_rules(&mut self, above: &RulesAbove) {
+        for report in &above.skipped {
+            self.skipped.add(&report.key, report.reason, report.detail.clone());
+        }
     }
 }
 
@@ -74,14 +79,15 @@ impl Walk {
         gaps: &mut Gaps<'_>,
     ) -> Result<Self, ConnectorError> {
         let mut walk = Self { folders: Vec::new(), remainder };
-        let root = open_folder(tree, &[], &walk.remainder, MEMORY_MAX, gaps)
-            .map_err(io_error("list", &tree.shown))?;
+        let root = walk.open(tree, &[], gaps).map_err(io_error("list", &tree.shown))?;
         match root {
-            Some(folder) => walk.folders.push(folder),
-            None => return Err(ConnectorError::StateFolder { path: tree.shown.clone() }),
+            Opened::Folder(listing, place) => walk.push(Vec::new(), listing, place, gaps),
+            Opened::Forbidden | Opened::Loop => {
+                return Err(ConnectorError::StateFolder { path: tree.shown.clone() });
+            }
         }
-        for report in tree.rules_above.iter().flat_map(|above| &above.skipped) {
-            gaps.skipped.add(&report.key, report.reason, report.detail.clone());
+        if let Some(above) = &tree.rules_above {
+            gaps.add_rules(above);
         }
         Ok(walk)
     }
@@ -103,8 +109,11 @@ impl Walk {
                 return Ok(None);
             }
             folder.next += 1;
+            if tree.leaves_out(self.around(), &key, kind) {
+                continue;
+            }
             if kind == Kind::Folder {
-                self.enter(tree, &key, gaps)?;
+                self.enter(tree, key, gaps)?;
             } else if let Some(found) = self.check(tree, key, kind, gaps)? {
                 return Ok(Some(found));
             }
@@ -114,12 +123,10 @@ impl Walk {
 
     /// Approximate memory of the walk, in bytes.
     pub(super) fn footprint(&self) -> usize {
-        let of_folder = |folder: &Folder| folder.prefix.len() + folder.listing.footprint();
-        self.folders.iter().map(of_folder).sum::<usize>() + self.rules_memory()
-    }
-
-    fn rules_memory(&self) -> usize {
-        self.folders.iter().filter_map(|folder| folder.rules.as_ref()).map(|one| one.memory).sum()
+        let of_folder = |folder: &Folder| {
+            folder.prefix.len() + folder.listing.footprint() + folder.place.rules_memory()
+        };
+        self.folders.iter().map(of_folder).sum()
     }
 
     /// Counts the listed and unread files and folders below the end of `remainder`. Samples up to
@@ -150,25 +157,43 @@ impl Walk {
         self.remainder.end()
     }
 
+    /// The folders on the path, the nearest first.
+    fn around(&self) -> impl Iterator<Item = &Place> + Clone {
+        self.folders.iter().rev().map(|folder| &folder.place)
+    }
+
+    fn open(&self, tree: &Tree, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Opened> {
+        tree.open_folder(prefix, self.around(), &self.remainder, |error| {
+            if !gaps.is_skipped(&error) {
+                return Err(error);
+            }
+            let key = [prefix, b".gitignore"].concat();
+            gaps.skipped.add(&key, skip_reason(&error), Some(error.to_string()));
+            Ok(())
+        })
+    }
+
+    fn push(&mut self, prefix: Vec<u8>, listing: Listing, place: Place, gaps: &mut Gaps<'_>) {
+        gaps.add_rules(place.rules_above());
+        self.folders.push(Folder { prefix, listing, next: 0, place });
+    }
+
     fn enter(
         &mut self,
         tree: &Tree,
-        prefix: &[u8],
+        prefix: Vec<u8>,
         gaps: &mut Gaps<'_>,
     ) -> Result<(), ConnectorError> {
         // Keys in it are at least one byte longer.
-        if prefix.len() >= MAX_KEY_SIZE || prefix >= KEY_SPACE_END {
-            gaps.skipped.add(prefix, SkipReason::TooLong, None);
+        if prefix.len() >= MAX_KEY_SIZE || prefix.as_slice() >= KEY_SPACE_END {
+            gaps.skipped.add(&prefix, SkipReason::TooLong, None);
             return Ok(());
         }
-        if self.ignores(tree, prefix, true) {
-            return Ok(());
-        }
-        let room = MEMORY_MAX.saturating_sub(self.rules_memory());
-        match open_folder(tree, prefix, &self.remainder, room, gaps) {
-            Ok(Some(folder)) => self.folders.push(folder),
-            Ok(None) => gaps.skipped.add(prefix, SkipReason::State, None),
-            Err(error) => skip_or_fail(tree, prefix, error, gaps)?,
+        match self.open(tree, &prefix, gaps) {
+            Ok(Opened::Folder(listing, place)) => self.push(prefix, listing, place, gaps),
+            Ok(Opened::Forbidden) => gaps.skipped.add(&prefix, SkipReason::State, None),
+            Ok(Opened::Loop) => gaps.skipped.add(&prefix, SkipReason::Loop, None),
+            Err(error) => skip_or_fail(tree, &prefix, error, gaps)?,
         }
         Ok(())
     }
@@ -180,17 +205,15 @@ impl Walk {
         kind: Kind,
         gaps: &mut Gaps<'_>,
     ) -> Result<Option<Found>, ConnectorError> {
-        if self.ignores(tree, &key, false) {
-            return Ok(None);
-        }
         if key.len() > MAX_KEY_SIZE || key.as_slice() >= KEY_SPACE_END {
             gaps.skipped.add(&key, SkipReason::TooLong, None);
             return Ok(None);
         }
+        let is_given = self.around().next().is_some_and(Place::is_above_given);
         let reason = match kind {
-            Kind::Symlink => SkipReason::Symlink,
             Kind::Special => SkipReason::Special,
-            Kind::File | Kind::Folder => match path_below(&tree.root, &key).symlink_metadata() {
+            Kind::Symlink if !tree.follows_links => SkipReason::Symlink,
+            Kind::Symlink | Kind::File | Kind::Folder => match tree.stat(&key, is_given) {
                 Ok(metadata) if tree.forbidden.contains(Identity::of(&metadata)) => {
                     SkipReason::State
                 }
@@ -199,7 +222,7 @@ impl Walk {
                 }
                 Ok(_) => SkipReason::Vanished,
                 Err(error) => {
-                    skip_or_fail(tree, &key, error, gaps)?;
+                    skip_entry_or_fail(tree, &key, kind, error, gaps)?;
                     return Ok(None);
                 }
             },
@@ -207,41 +230,24 @@ impl Walk {
         gaps.skipped.add(&key, reason, None);
         Ok(None)
     }
-
-    fn ignores(&self, tree: &Tree, key: &[u8], is_folder: bool) -> bool {
-        let inside = self.folders.iter().rev().filter_map(|folder| folder.rules.as_deref());
-        tree.ignores(inside, key, is_folder)
-    }
 }
 
-/// Lists a folder and reads its rules, which take at most `room` bytes. None if it may not be
-/// opened.
-fn open_folder(
+/// Reports a file or link that cannot be looked at.
+fn skip_entry_or_fail(
     tree: &Tree,
-    prefix: &[u8],
-    remainder: &Remainder,
-    room: usize,
+    key: &[u8],
+    kind: Kind,
+    error: io::Error,
     gaps: &mut Gaps<'_>,
-) -> io::Result<Option<Folder>> {
-    // Without the `/`, with which the system would follow a link.
-    let path = path_below(&tree.root, prefix.strip_suffix(b"/").unwrap_or(prefix));
-    let path = if prefix.is_empty() { tree.root.clone() } else { path };
-    let Listed::Entries(listing) = (tree.list)(&path, prefix, remainder, &tree.forbidden)? else {
-        return Ok(None);
+) -> Result<(), ConnectorError> {
+    use rustix::io::Errno;
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::NOENT | Errno::NOTDIR) if kind == Kind::Symlink => SkipReason::Symlink,
+        Some(Errno::LOOP) if kind == Kind::Symlink => SkipReason::Loop,
+        _ => return skip_or_fail(tree, key, error, gaps),
     };
-    let rules = if tree.rules_above.is_some() { rules(&path, prefix, room, gaps)? } else { None };
-    Ok(Some(Folder { prefix: prefix.to_vec(), listing, next: 0, rules }))
-}
-
-fn rules(path: &Path, prefix: &[u8], room: usize, gaps: &mut Gaps<'_>) -> io::Result<Rules> {
-    match exclusions::of_folder(path, room) {
-        Err(error) if gaps.is_skipped(&error) => {
-            let key = [prefix, b".gitignore"].concat();
-            gaps.skipped.add(&key, exclusions::skip_reason(&error), Some(error.to_string()));
-            Ok(None)
-        }
-        result => result,
-    }
+    gaps.skipped.add(key, reason, Some(error.to_string()));
+    Ok(())
 }
 
 /// Reports an entry as skipped if the error is its own and permanent. Every other error is

@@ -62,6 +62,24 @@ async fn objects_come_in_byte_order_with_their_sizes() {
     }
 }
 
+#[tokio::test]
+async fn globs_choose_objects_by_paths_below_the_prefix() {
+    let store = Arc::new(InMemory::new());
+    let names = ["a.jpg", "b.txt", "in/c.jpg", "raw/x/d.jpg", "raw/e.png"];
+    fill(store.as_ref(), &sized(&names)).await;
+    for order in [ListingOrder::Bytes, ListingOrder::Folders] {
+        let found = async |include: &[&str], exclude: &[&str]| {
+            let owned = |globs: &[&str]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let objects = connector(store.clone(), order);
+            let objects = objects.with_globs(&owned(include), &owned(exclude)).unwrap();
+            conformance::check(&objects).await
+        };
+        assert_eq!(keys(&found(&["*.jpg"], &["/in"]).await), ["a.jpg", "raw/x/d.jpg"]);
+        assert_eq!(keys(&found(&["raw/"], &[]).await), ["raw/e.png", "raw/x/d.jpg"]);
+        assert_eq!(keys(&found(&[], &["*.jpg", "raw"]).await), ["b.txt"]);
+    }
+}
+
 fn name() -> impl Strategy<Value = String> {
     let chosen =
         vec!["a", "a.", "a0", "a-", "a b", "b", "é", "~", "Z", "a\u{10ffff}", "日本", "..."];

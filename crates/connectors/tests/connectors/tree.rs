@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shardwright_connectors::{TreeConnector, TreeOptions};
+use shardwright_connectors::{GivenPath, TreeConnector, TreeOptions};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, PageLimit, Payload, Position, Quantity, SkipReason,
     SkipReport, conformance,
@@ -220,6 +220,184 @@ async fn ignore_rules_are_respected_on_request_only() {
     assert_eq!(keys(&items), [&b".gitignore"[..], b"b.log"]);
     let (items, _) = everything(&open(root).await).await;
     assert_eq!(items.len(), 9);
+}
+
+fn globs(globs: &[&str]) -> Vec<String> {
+    globs.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn globs_choose_files_and_prune_folders() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    for name in ["a.jpg", "b.txt", "raw/c.jpg", "raw/x/d.jpg", "src/raw.jpg", "src/e.png"] {
+        write(root, name.as_bytes(), 1);
+    }
+    symlink("a.jpg", root.join("link.txt")).unwrap();
+    let found = async |include: &[&str], exclude: &[&str]| {
+        let (include, exclude) = (globs(include), globs(exclude));
+        let options = TreeOptions { include, exclude, ..TreeOptions::default() };
+        let tree = TreeConnector::open_with(root, options).await.unwrap();
+        let items = conformance::check(&tree).await;
+        let (_, skipped) = everything(&tree).await;
+        let keys: Vec<String> =
+            items.iter().map(|item| String::from_utf8_lossy(&item.key).into_owned()).collect();
+        (keys, skipped.len())
+    };
+    let (keys, skipped) = found(&["*.jpg"], &["/raw/x"]).await;
+    assert_eq!((keys, skipped), (globs(&["a.jpg", "raw/c.jpg", "src/raw.jpg"]), 0));
+    let (keys, skipped) = found(&["raw", "*.txt"], &[]).await;
+    assert_eq!((keys, skipped), (globs(&["b.txt", "raw/c.jpg", "raw/x/d.jpg"]), 1));
+    let (keys, skipped) = found(&[], &["*.jpg", "src/"]).await;
+    assert_eq!((keys, skipped), (globs(&["b.txt"]), 1));
+    assert!(found(&["*.gif"], &[]).await.0.is_empty());
+}
+
+#[tokio::test]
+async fn a_bad_glob_is_an_error_of_opening() {
+    let folder = TempDir::new().unwrap();
+    let options = TreeOptions { exclude: globs(&["[a"]), ..TreeOptions::default() };
+    let opened = TreeConnector::open_with(folder.path(), options).await;
+    assert!(matches!(opened, Err(ConnectorError::BadGlob { .. })));
+}
+
+#[tokio::test]
+async fn followed_links_are_items_and_loops_are_reported() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    write(root, b"real/deep/file", 3);
+    write(root, b"real.txt", 1);
+    symlink("real", root.join("to-folder")).unwrap();
+    symlink("real.txt", root.join("to-file")).unwrap();
+    symlink("..", root.join("real/up")).unwrap();
+    symlink("itself", root.join("itself")).unwrap();
+    symlink("nowhere", root.join("broken")).unwrap();
+    symlink("/dev/null", root.join("device")).unwrap();
+    let options = TreeOptions { follow_links: true, ..TreeOptions::default() };
+    let tree = TreeConnector::open_with(root, options).await.unwrap();
+    let (items, skipped) = everything(&tree).await;
+    let expected: [&[u8]; 4] = [b"real.txt", b"real/deep/file", b"to-file", b"to-folder/deep/file"];
+    assert_eq!(keys(&items), expected);
+    assert_eq!(items[3].payload, Payload::File(root.join("to-folder/deep/file")));
+    assert_eq!(items[3].size, Some(3));
+    let expected: [(&[u8], SkipReason); 5] = [
+        (b"broken", SkipReason::Symlink),
+        (b"device", SkipReason::Special),
+        (b"itself", SkipReason::Loop),
+        (b"real/up/", SkipReason::Loop),
+        (b"to-folder/up/", SkipReason::Loop),
+    ];
+    assert_eq!(kinds(&skipped), expected);
+    assert_eq!(conformance::check(&tree).await.len(), 4);
+    let whole = TreeConnector::whole_range();
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert_eq!(estimate.items, Quantity::Exact(4));
+}
+
+/// Paths as a command line gives them, from `root`.
+fn given(root: &Path, names: &[&str]) -> Vec<GivenPath> {
+    let named = names.iter().map(|name| GivenPath {
+        path: root.join(name),
+        is_folder: root.join(name).is_dir(),
+        shown: PathBuf::from("shown").join(name),
+    });
+    named.collect()
+}
+
+#[tokio::test]
+async fn several_paths_are_one_tree() {
+    let folder = TempDir::new().unwrap();
+    let root = &folder.path().canonicalize().unwrap();
+    for name in ["a/1.txt", "a/sub/2.log", "b.txt", "c/x/3.log", "c/x/4.txt", "c/y", "other/5"] {
+        write(root, name.as_bytes(), 1);
+    }
+    symlink("other", root.join("link")).unwrap();
+    let paths = given(root, &["c/x", "link", "b.txt", "a", "a/sub", "a/1.txt", "a"]);
+    let tree = TreeConnector::open_paths(paths.clone(), TreeOptions::default()).await.unwrap();
+    let items = conformance::check(&tree).await;
+    let expected: [&[u8]; 6] =
+        [b"a/1.txt", b"a/sub/2.log", b"b.txt", b"c/x/3.log", b"c/x/4.txt", b"link/5"];
+    assert_eq!(keys(&items), expected);
+    let shown: Vec<&Payload> = items.iter().map(|item| &item.payload).collect();
+    assert_eq!(*shown[1], Payload::File("shown/a/sub/2.log".into()));
+    assert_eq!(*shown[2], Payload::File("shown/b.txt".into()));
+    // Globs are compared with paths below each given folder, and leave no given path out.
+    let options = TreeOptions { include: globs(&["/*.log"]), ..TreeOptions::default() };
+    let filtered = TreeConnector::open_paths(paths.clone(), options).await.unwrap();
+    let (items, _) = everything(&filtered).await;
+    assert_eq!(keys(&items), [&b"b.txt"[..], b"c/x/3.log"]);
+    // The order does not matter, and the set does.
+    let identity = async |names: &[&str]| {
+        let tree = TreeConnector::open_paths(given(root, names), TreeOptions::default()).await;
+        tree.unwrap().fingerprint().await.unwrap().identity
+    };
+    assert_eq!(identity(&["b.txt", "a"]).await, identity(&["a", "b.txt", "a/sub"]).await);
+    assert_ne!(identity(&["b.txt", "a"]).await, identity(&["b.txt", "c"]).await);
+}
+
+#[tokio::test]
+async fn a_given_path_that_vanished_has_no_items() {
+    let folder = TempDir::new().unwrap();
+    let root = &folder.path().canonicalize().unwrap();
+    for name in ["a/1", "b", "c"] {
+        write(root, name.as_bytes(), 1);
+    }
+    let paths = given(root, &["a", "b", "c"]);
+    fs::remove_dir_all(root.join("a")).unwrap();
+    fs::remove_file(root.join("b")).unwrap();
+    let tree = TreeConnector::open_paths(paths, TreeOptions::default()).await.unwrap();
+    let (items, skipped) = everything(&tree).await;
+    assert_eq!(keys(&items), [b"c"]);
+    let expected: [(&[u8], SkipReason); 2] =
+        [(b"a/", SkipReason::Vanished), (b"b", SkipReason::Vanished)];
+    assert_eq!(kinds(&skipped), expected);
+}
+
+#[tokio::test]
+async fn rules_of_each_given_folder_are_respected() {
+    let folder = TempDir::new().unwrap();
+    let root = &folder.path().canonicalize().unwrap();
+    for name in ["one/.git/HEAD", "one/src/a.log", "one/src/b", "two/a.log", "two/.gitignore"] {
+        write(root, name.as_bytes(), 1);
+    }
+    fs::write(root.join("one/.gitignore"), "*.log\n").unwrap();
+    let options = TreeOptions { respect_gitignore: true, ..TreeOptions::default() };
+    let paths = given(root, &["one/src", "two"]);
+    let tree = TreeConnector::open_paths(paths, options).await.unwrap();
+    let (items, _) = everything(&tree).await;
+    assert_eq!(keys(&items), [&b"one/src/b"[..], b"two/.gitignore", b"two/a.log"]);
+    let whole = TreeConnector::whole_range();
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert_eq!(estimate.items, Quantity::Exact(3));
+}
+
+#[tokio::test]
+async fn rules_of_given_folders_are_bounded_and_reported() {
+    let folder = TempDir::new().unwrap();
+    let root = &folder.path().canonicalize().unwrap();
+    for name in ["one/.git/HEAD", "one/src/a.log", "one/src/in/b.log", "two"] {
+        write(root, name.as_bytes(), 1);
+    }
+    // Together too large, each alone not. The rules from above are counted apart.
+    let half = |line: &str| format!("{line}\n{}", format!("{}\n", "*?".repeat(400)).repeat(14));
+    for name in ["one/.gitignore", "one/src/.gitignore"] {
+        fs::write(root.join(name), half("b.log")).unwrap();
+    }
+    fs::write(root.join("one/src/in/.gitignore"), half("!b.log")).unwrap();
+    let options = TreeOptions { respect_gitignore: true, ..TreeOptions::default() };
+    let rules = [&b"one/src/.gitignore"[..], b"one/src/a.log", b"one/src/in/.gitignore", b"two"];
+    let paths = given(root, &["one/src", "two"]);
+    let tree = TreeConnector::open_paths(paths.clone(), options.clone()).await.unwrap();
+    let (items, skipped) = everything(&tree).await;
+    assert_eq!(keys(&items), rules);
+    assert_eq!(kinds(&skipped), [(&b"one/src/in/.gitignore"[..], SkipReason::Unreadable)]);
+    // A report from above a given folder has the file's path in the tree.
+    fs::write(root.join("one/.gitignore"), "*.log\n".repeat(200_000)).unwrap();
+    fs::write(root.join("one/src/in/.gitignore"), "").unwrap();
+    let (items, skipped) =
+        everything(&TreeConnector::open_paths(paths, options).await.unwrap()).await;
+    assert_eq!(keys(&items), rules);
+    assert_eq!(kinds(&skipped), [(&b"one/.gitignore"[..], SkipReason::Unreadable)]);
 }
 
 #[tokio::test]

@@ -68,6 +68,14 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A glob cannot be compared with paths.
+    #[error("`{glob}` is not a valid glob: {reason}")]
+    BadGlob {
+        /// The glob.
+        glob: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An object store returned an error.
     #[error("cannot {doing} {url}")]
     ObjectStore {

@@ -28,7 +28,7 @@ pub enum SkipReason {
     Vanished,
     /// Reading it failed.
     Unreadable,
-    /// A symbolic link; links are not followed.
+    /// A symbolic link that is not followed, or leads nowhere.
     Symlink,
     /// A socket, a pipe or a device.
     Special,
@@ -40,6 +40,8 @@ pub enum SkipReason {
     FolderMarker,
     /// A file of another user with rules, which do not apply.
     ForeignRules,
+    /// A symbolic link to itself or to a folder around it.
+    Loop,
 }
 
 /// The skip reports of one page: the first of each reason, and a count per reason.
