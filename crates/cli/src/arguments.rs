@@ -8,6 +8,7 @@ pub(crate) mod items;
 pub(crate) mod listen;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod source;
 pub(crate) mod view;
 
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::description::{Description, Mode, Results};
 use crate::interface::Interface;
 use crate::options::JobOptions;
 use crate::readable::quoted;
-use crate::source::Source;
+use crate::source::{Filter, Source};
 
 /// The request, as far as a run can differ from it.
 pub(crate) struct Requested<'a> {
@@ -54,11 +54,24 @@ impl Requested<'_> {
         match (&begun.source, source) {
             (Source::Lines { .. }, Source::Lines { .. }) => {}
             (
-                Source::Tree { path: begun, gitignore: ignored },
-                Source::Tree { path, gitignore },
-            ) if begun == path => flag(&mut differing, "--gitignore", *ignored, *gitignore),
-            (Source::Objects { url: begun }, Source::Objects { url })
-                if begun.as_str().trim_end_matches('/') == url.as_str().trim_end_matches('/') => {}
+                Source::Tree { path: begun, gitignore: ignored, filter: chosen },
+                Source::Tree { path, gitignore, filter },
+            ) if begun == path => {
+                flag(&mut differing, "--gitignore", *ignored, *gitignore);
+                differing_filter(&mut differing, chosen, filter);
+            }
+            (
+                Source::Paths { paths: begun, gitignore: ignored, filter: chosen },
+                Source::Paths { paths, gitignore, filter },
+            ) if begun == paths => {
+                flag(&mut differing, "--gitignore", *ignored, *gitignore);
+                differing_filter(&mut differing, chosen, filter);
+            }
+            (Source::Objects { url: begun, filter: chosen }, Source::Objects { url, filter })
+                if begun.as_str().trim_end_matches('/') == url.as_str().trim_end_matches('/') =>
+            {
+                differing_filter(&mut differing, chosen, filter);
+            }
             (Source::Library { identity: begun }, Source::Library { identity })
                 if begun == identity => {}
             (other, _) => differing.push(format!("with another source ({})", other.title())),
@@ -112,6 +125,22 @@ fn differing_placeholders(begun: &Description, options: &JobOptions) -> Option<S
         (had, has) if had == has => None,
         (Some(item), _) => Some(format!("with -I {}", quoted(&OsString::from_vec(item)))),
         (None, _) => Some("without -I".to_owned()),
+    }
+}
+
+/// The differences in the choice of items.
+fn differing_filter(differing: &mut Vec<String>, begun: &Filter, requested: &Filter) {
+    flag(differing, "--follow", begun.follow, requested.follow);
+    for (flag, begun, requested) in [
+        ("--include", &begun.include, &requested.include),
+        ("--exclude", &begun.exclude, &requested.exclude),
+    ] {
+        if begun.is_empty() && !requested.is_empty() {
+            differing.push(format!("without {flag}"));
+        } else if begun != requested {
+            let flags = begun.iter().map(|glob| format!("{flag} {}", quoted(glob.as_ref())));
+            differing.push(format!("with `{}`", flags.collect::<Vec<_>>().join(" ")));
+        }
     }
 }
 

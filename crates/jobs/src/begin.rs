@@ -79,7 +79,7 @@ pub async fn check(store: &StoreAddress, options: &JobOptions) -> anyhow::Result
     // Opening a file of rows reads all of it, and stores an index.
     if !matches!(source, Source::Lines { .. }) {
         let ours: Vec<PathBuf> = state.is_dir().then_some(state.clone()).into_iter().collect();
-        drop(source.open(None, &state, &ours).await?);
+        drop(source.open(&[], &state, &ours).await?);
     }
     Ok(())
 }
@@ -148,10 +148,7 @@ impl Wanted<'_> {
     async fn open(&self, ours: &[PathBuf]) -> anyhow::Result<AnyConnector> {
         match &self.library {
             Some(connector) => Ok(AnyConnector::Library(connector.clone())),
-            None => {
-                let given = self.options.source.as_ref().map(Path::new);
-                self.source.open(given, self.state, ours).await
-            }
+            None => self.source.open(&self.options.given(), self.state, ours).await,
         }
     }
 
@@ -366,7 +363,7 @@ pub async fn resume(
     found: Found,
 ) -> anyhow::Result<Begun> {
     let (source, given) = (found.description.source.clone(), found.description.given());
-    let open = async |ours: &[PathBuf]| source.open(given.as_deref(), state, ours).await;
+    let open = async |ours: &[PathBuf]| source.open(&given, state, ours).await;
     resume_with(coordinator, state, found, &source, open).await
 }
 
@@ -409,6 +406,9 @@ async fn resume_with(
 fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     let shown = match source {
         Source::Lines { piped: true, .. } => "pipe".to_owned(),
+        Source::Paths { paths, .. } if paths.len() > 1 => {
+            source.root().unwrap_or_default().display().to_string()
+        }
         source => source.shown(),
     };
     let identity = serde_json::to_vec(source).unwrap_or_default();

@@ -14,7 +14,8 @@ use crate::options::JobOptions;
 use crate::readable::{command_line, quoted};
 use crate::source::{Source, folder_of_url};
 
-/// The version of new descriptions. In version 1, `{}` was the only placeholder of a command.
+/// The version of new descriptions. In version 1, `{}` was the only placeholder of a command, and a
+/// source had one path and no filter.
 const VERSION: u32 = 2;
 
 /// The description of a run.
@@ -46,6 +47,9 @@ pub struct Description {
     pub at_dispatch: bool,
     /// The source as it was given, if it is a path. Commands get paths below it.
     given: Option<KeyText<'static>>,
+    /// The same for a source of several paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    given_paths: Vec<KeyText<'static>>,
     /// The location of the results.
     pub results: Results,
     /// The ranges of the first shards, in hex.
@@ -202,6 +206,9 @@ impl Description {
         let owned = |text: &OsString| KeyText::new(text.as_bytes()).into_owned();
         // A URL as it was given may contain credentials.
         let is_path = matches!(source, Source::Tree { .. } | Source::Lines { .. });
+        let given = options.sources.first().filter(|_| is_path).map(owned);
+        let is_several = matches!(source, Source::Paths { .. });
+        let given_paths = options.sources.iter().filter(|_| is_several).map(owned).collect();
         Self {
             version: VERSION,
             source,
@@ -213,7 +220,8 @@ impl Description {
             mode: options.mode,
             limits: options.limits,
             at_dispatch: options.at_dispatch,
-            given: options.source.as_ref().filter(|_| is_path).map(owned),
+            given,
+            given_paths,
             results,
             ranges: ranges
                 .iter()
@@ -229,13 +237,19 @@ impl Description {
 
     /// Decodes a stored description.
     pub fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
-        let description: Self = serde_json::from_slice(bytes)
-            .context("the description of the run was not written by this program")?;
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let foreign = "the description of the run was not written by this program";
+        // Checked first, because a later version may have fields that this one cannot read.
+        let Versioned { version } = serde_json::from_slice(bytes).context(foreign)?;
         anyhow::ensure!(
-            description.version <= VERSION,
-            "the run was created by a later version of this program (format {}); use that version",
-            description.version
+            version <= VERSION,
+            "the run was created by a later version of this program (format {version}); use that \
+             version"
         );
+        let description: Self = serde_json::from_slice(bytes).context(foreign)?;
         anyhow::ensure!(
             description.source.is_valid() && description.results.is_valid(),
             "the description of the run names a path that this program never writes"
@@ -243,9 +257,9 @@ impl Description {
         Ok(description)
     }
 
-    /// The source as it was given. A relative path may name something else here.
-    pub fn given(&self) -> Option<PathBuf> {
-        self.given.as_ref().map(path_of)
+    /// The paths of the source as they were given. A relative path may name something else here.
+    pub fn given(&self) -> Vec<PathBuf> {
+        self.given.iter().chain(&self.given_paths).map(path_of).collect()
     }
 
     /// The command.
@@ -290,6 +304,7 @@ mod properties;
 mod tests {
     use super::*;
     use crate::begin::Begun;
+    use crate::source::Filter;
     use crate::testing::{Bench, RUN};
 
     #[tokio::test]
@@ -352,6 +367,29 @@ mod tests {
         let same_name = JobOptions { name: Some(begun.name), out: None, ..item(b"{}") };
         let refusal = bench.begin(&same_name).await.err().unwrap().to_string();
         assert!(refusal.contains("was started with -I 'X Y'"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn source_without_a_filter_is_stored_as_before() {
+        let bench = Bench::new().await;
+        let stored = async |options: &JobOptions| {
+            let begun = bench.begin(options).await.unwrap();
+            let stored = begun.description.encode().unwrap();
+            serde_json::from_slice::<serde_json::Value>(&stored).unwrap()
+        };
+        let plain = stored(&bench.options("cat")).await;
+        let path = plain["source"]["path"].clone();
+        let before = serde_json::json!({ "kind": "tree", "path": path, "gitignore": false });
+        assert_eq!((&plain["source"], plain.get("given_paths")), (&before, None));
+        let filter = Filter { follow: true, ..Filter::default() };
+        let filtered = stored(&JobOptions { filter, ..bench.fresh("cat") }).await;
+        assert_eq!(filtered["source"]["filter"], serde_json::json!({ "follow": true }));
+        let one = OsString::from(bench.options("").given().remove(0).join("item"));
+        let files = JobOptions { sources: vec![one], files: true, ..bench.fresh("cat") };
+        let mut changed = stored(&files).await;
+        assert!(Description::decode(changed.to_string().as_bytes()).is_ok());
+        changed["source"]["paths"] = serde_json::json!(["relative"]);
+        assert!(Description::decode(changed.to_string().as_bytes()).is_err());
     }
 
     #[tokio::test]

@@ -37,6 +37,10 @@ mod absent {
             Err(ConnectorError::BadUrl { url: url.into().to_string(), reason })
         }
 
+        pub fn with_globs(self, _: &[String], _: &[String]) -> Result<Self, ConnectorError> {
+            match self {}
+        }
+
         pub fn url_of(&self, _: &str) -> String {
             match *self {}
         }

@@ -7,6 +7,7 @@ use shardwright_coordination::RunName;
 use shardwright_process::{Limits, Placeholders};
 
 use crate::description::Mode;
+use crate::source::Filter;
 
 /// Longest part of a derived name from the source.
 const STEM: usize = 24;
@@ -14,14 +15,19 @@ const STEM: usize = 24;
 /// Names a run, and describes it if it has to be created.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// The source: a folder, or the URL of an object store.
-    pub source: Option<OsString>,
+    /// The source: a folder, a file of rows, `-` for rows from stdin, or the URL of an object
+    /// store. Several files and folders are one source.
+    pub sources: Vec<OsString>,
     /// A file of rows instead of a source; `-` reads them from stdin.
     pub lines: Option<PathBuf>,
     /// Whether rows are separated by NUL.
     pub null: bool,
+    /// Whether a file is an item, even if it is the only source.
+    pub files: bool,
     /// Whether `.gitignore` files count.
     pub gitignore: bool,
+    /// Which files or objects are items.
+    pub filter: Filter,
     /// The command.
     pub command: Vec<OsString>,
     /// Whether the command is one line for a shell.
@@ -53,10 +59,12 @@ pub struct JobOptions {
 impl Default for JobOptions {
     fn default() -> Self {
         Self {
-            source: None,
+            sources: Vec::new(),
             lines: None,
             null: false,
+            files: false,
             gitignore: false,
+            filter: Filter::default(),
             command: Vec::new(),
             shell: false,
             placeholders: Placeholders::default(),
@@ -75,6 +83,11 @@ impl Default for JobOptions {
 }
 
 impl JobOptions {
+    /// The sources as paths.
+    pub(crate) fn given(&self) -> Vec<PathBuf> {
+        self.sources.iter().map(PathBuf::from).collect()
+    }
+
     pub(crate) const fn is_scan(&self) -> bool {
         matches!(self.mode, Mode::Scan { .. })
     }

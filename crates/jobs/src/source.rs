@@ -1,41 +1,39 @@
 //! The source of a run.
 
+mod any;
+mod filter;
 mod journaled;
+mod requested;
+mod spooled;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::{
-    LineConnector, LineOptions, ObjectUrl, PlainName, Separator, TreeConnector, TreeOptions,
-    open_regular, percent_decoded, spool,
+    GivenPath, LineConnector, LineOptions, ObjectUrl, PlainName, Separator, TreeConnector,
+    percent_decoded,
 };
-use shardwright_engine::random;
 use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_process::KeyText;
 #[cfg(feature = "commands")]
 use shardwright_process::scan::uri;
 use shardwright_store::create_private_folder;
-use shardwright_worker::connector::{
-    Connector, ConnectorError, KeyRange, Page, PageLimit, Position, SharedConnector,
-    SourceEstimate, SourceFingerprint,
-};
 
+pub use self::any::AnyConnector;
+pub use self::filter::Filter;
 pub use self::journaled::JournaledSource;
-use crate::description::{Results, is_canonical, object_url, path_of, path_text};
+use self::spooled::SPOOL;
+pub use self::spooled::left_behind;
+use crate::description::{Results, is_canonical, object_url, path_of};
 use crate::objects::ObjectConnector;
-use crate::options::JobOptions;
 use crate::readable::{printable, readable};
 
-/// The folder for spooled input.
-const SPOOL: &str = "spool";
 /// The folder for indexes of files of rows.
 const INDEX: &str = "index";
-/// Prefix of files that are still being spooled.
-const ARRIVING: &str = "arriving-";
 
 /// A source, as it is stored with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +45,20 @@ pub enum Source {
         path: KeyText<'static>,
         /// Whether `.gitignore` files count.
         gitignore: bool,
+        /// Which of its files are items.
+        #[serde(default, skip_serializing_if = "Filter::is_default")]
+        filter: Filter,
+    },
+    /// Several files and folders.
+    Paths {
+        /// Absolute paths, in the order of their keys. A folder ends with a slash. None is inside
+        /// of another one.
+        paths: Vec<KeyText<'static>>,
+        /// Whether `.gitignore` files count.
+        gitignore: bool,
+        /// Which files of the folders are items.
+        #[serde(default, skip_serializing_if = "Filter::is_default")]
+        filter: Filter,
     },
     /// The rows of a file.
     Lines {
@@ -62,6 +74,9 @@ pub enum Source {
         /// Its URL.
         #[serde(with = "object_url")]
         url: ObjectUrl,
+        /// Which objects are items.
+        #[serde(default, skip_serializing_if = "Filter::is_default")]
+        filter: Filter,
     },
     /// A connector in the code of a program.
     Library {
@@ -71,45 +86,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// The requested source. Stdin is spooled to its end.
-    pub(crate) async fn from_options(options: &JobOptions, state: &Path) -> anyhow::Result<Self> {
-        if let Some(source) = Self::without_stdin(options)? {
-            return Ok(source);
-        }
-        let path = path_text(&read_pipe(state).await?);
-        Ok(Self::Lines { path, null: options.null, piped: true })
-    }
-
-    /// The requested source, unless it is stdin.
-    pub(crate) fn without_stdin(options: &JobOptions) -> anyhow::Result<Option<Self>> {
-        if let Some(lines) = &options.lines {
-            if lines.as_os_str() == "-" {
-                return Ok(None);
-            }
-            let path = path_text(&file_of_rows(lines)?);
-            return Ok(Some(Self::Lines { path, null: options.null, piped: false }));
-        }
-        let source = options.source.as_deref().unwrap_or_default();
-        if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
-            return Ok(Some(Self::Objects { url: url.into() }));
-        }
-        let path = absolute(Path::new(source))?;
-        if path.is_file() {
-            anyhow::ensure!(
-                !options.is_scan(),
-                "{} is a file; name its folder, whose files are scanned",
-                path.display()
-            );
-            let path = path.display();
-            anyhow::bail!("{path} is a file; use `--lines {path}` to process its rows");
-        }
-        Ok(Some(Self::Tree { path: path_text(&path), gitignore: options.gitignore }))
-    }
-
     /// Whether this program can have stored the source.
     pub(crate) fn is_valid(&self) -> bool {
         match self {
             Self::Tree { path, .. } | Self::Lines { path, .. } => is_canonical(path),
+            Self::Paths { paths, .. } => !paths.is_empty() && paths.iter().all(is_canonical),
             Self::Objects { .. } | Self::Library { .. } => true,
         }
     }
@@ -132,7 +113,14 @@ impl Source {
             Self::Tree { path, .. } | Self::Lines { path, .. } => {
                 path_of(path).display().to_string()
             }
-            Self::Objects { url } => url.to_string(),
+            Self::Paths { paths, .. } => match paths.as_slice() {
+                [only] => path_of(only).display().to_string(),
+                several => {
+                    let around = folder_around(several);
+                    format!("{} files and folders in {}", several.len(), around.display())
+                }
+            },
+            Self::Objects { url, .. } => url.to_string(),
             Self::Library { identity } => identity.clone(),
         }
     }
@@ -145,7 +133,11 @@ impl Source {
                 let path = uri(&path.to_bytes().unwrap_or_default());
                 format!("file://{}/", path.trim_end_matches('/'))
             }
-            Self::Objects { url } => trailing(url),
+            Self::Paths { paths, .. } => {
+                let around = uri(folder_around(paths).as_os_str().as_encoded_bytes());
+                format!("file://{}/", around.trim_end_matches('/'))
+            }
+            Self::Objects { url, .. } => trailing(url),
             Self::Library { identity } => format!("{identity}/"),
         }
     }
@@ -155,8 +147,11 @@ impl Source {
     pub fn holds(&self, results: &Results) -> bool {
         match results {
             Results::Objects { url: results } => match self {
-                Self::Objects { url } => trailing(results).starts_with(&trailing(url)),
-                Self::Tree { .. } | Self::Lines { .. } | Self::Library { .. } => false,
+                Self::Objects { url, .. } => trailing(results).starts_with(&trailing(url)),
+                Self::Tree { .. }
+                | Self::Paths { .. }
+                | Self::Lines { .. }
+                | Self::Library { .. } => false,
             },
             Results::Folder { path } => self.holds_folder(&path_of(path)),
             Results::Local => false,
@@ -165,7 +160,7 @@ impl Source {
 
     /// Whether the source is a `file://` URL of a folder that contains `folder`.
     pub(crate) fn holds_folder(&self, folder: &Path) -> bool {
-        let Self::Objects { url } = self else { return false };
+        let Self::Objects { url, .. } = self else { return false };
         let root =
             folder_of_url(url.as_str()).map(|root| std::fs::canonicalize(&root).unwrap_or(root));
         root.is_some_and(|root| folder.starts_with(root))
@@ -196,7 +191,10 @@ impl Source {
     pub fn key_shown(&self, key: &[u8]) -> String {
         let row = match self {
             Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
-            Self::Tree { .. } | Self::Objects { .. } | Self::Library { .. } => None,
+            Self::Tree { .. }
+            | Self::Paths { .. }
+            | Self::Objects { .. }
+            | Self::Library { .. } => None,
         };
         match row.and_then(decode_manifest_row_key) {
             // A bound that extends a row's key is right after the row.
@@ -229,27 +227,37 @@ impl Source {
         kept
     }
 
-    /// Opens the source. Items are named by the path as `given`, if it is the same folder. Files in
-    /// `ours` are not items.
+    /// The folder that keys are paths below, if they are paths of files.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        match self {
+            Self::Tree { path, .. } => Some(path_of(path)),
+            Self::Paths { paths, .. } => Some(folder_around(paths)),
+            Self::Lines { .. } | Self::Objects { .. } | Self::Library { .. } => None,
+        }
+    }
+
+    /// Opens the source. Items are named by the paths as `given`, if they are the same files. Files
+    /// in `ours` are not items.
     pub async fn open(
         &self,
-        given: Option<&Path>,
+        given: &[PathBuf],
         state: &Path,
         ours: &[PathBuf],
     ) -> anyhow::Result<AnyConnector> {
         let opened = match self {
-            Self::Tree { path, gitignore } => {
-                let options = TreeOptions {
-                    state_folders: ours.to_vec(),
-                    respect_gitignore: *gitignore,
-                    ..TreeOptions::default()
-                };
+            Self::Tree { path, gitignore, filter } => {
                 let path = path_of(path);
                 // A relative path may name another folder here.
                 let is_same =
-                    |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
-                let named = given.filter(is_same).unwrap_or(&path).to_owned();
+                    |given: &&PathBuf| std::fs::canonicalize(given).is_ok_and(|it| it == path);
+                let named = given.iter().find(is_same).unwrap_or(&path).clone();
+                let options = filter.tree_options(*gitignore, ours);
                 TreeConnector::open_with(named, options).await.map(AnyConnector::Tree)
+            }
+            Self::Paths { paths, gitignore, filter } => {
+                let options = filter.tree_options(*gitignore, ours);
+                let paths = named(paths, given);
+                TreeConnector::open_paths(paths, options).await.map(AnyConnector::Tree)
             }
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);
@@ -259,8 +267,10 @@ impl Source {
                 let options = LineOptions { separator, index, ..LineOptions::default() };
                 LineConnector::open_with(path, options).await.map(AnyConnector::Lines)
             }
-            Self::Objects { url } => {
-                ObjectConnector::open(url.clone()).await.map(AnyConnector::Objects)
+            Self::Objects { url, filter: Filter { include, exclude, .. } } => {
+                let opened = ObjectConnector::open(url.clone()).await;
+                let opened = opened.and_then(|it| it.with_globs(include, exclude));
+                opened.map(AnyConnector::Objects)
             }
             Self::Library { .. } => anyhow::bail!(
                 "the source {} is code of the program that started the run; start that \
@@ -270,6 +280,34 @@ impl Source {
         };
         opened.with_context(|| format!("the source {} cannot be opened", self.title()))
     }
+}
+
+/// Stored paths, without other names.
+fn stored(paths: &[KeyText<'_>]) -> impl Iterator<Item = GivenPath> {
+    paths.iter().map(|text| {
+        let is_folder = text.to_bytes().is_some_and(|bytes| bytes.ends_with(b"/"));
+        // Without the slash at the end.
+        let path: PathBuf = path_of(text).components().collect();
+        GivenPath { shown: path.clone(), path, is_folder }
+    })
+}
+
+fn folder_around(paths: &[KeyText<'_>]) -> PathBuf {
+    GivenPath::folder_around(&stored(paths).collect::<Vec<_>>())
+}
+
+/// Stored paths with the names that were given. A relative name may be of another file here.
+fn named(paths: &[KeyText<'_>], given: &[PathBuf]) -> Vec<GivenPath> {
+    let given = given.iter().filter_map(|shown| requested::given_path(shown).ok());
+    let mut names: HashMap<PathBuf, PathBuf> = HashMap::new();
+    for GivenPath { path, shown, .. } in given {
+        names.entry(path).or_insert(shown);
+    }
+    let paths = stored(paths).map(|stored| match names.remove(&stored.path) {
+        Some(shown) => GivenPath { shown, ..stored },
+        None => stored,
+    });
+    paths.collect()
 }
 
 fn index_of(path: &Path, state: &Path) -> PathBuf {
@@ -288,124 +326,15 @@ pub(crate) fn folder_of_url(url: &str) -> Option<PathBuf> {
     path.starts_with('/').then(|| OsString::from_vec(percent_decoded(path)).into())
 }
 
-fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::canonicalize(path)
-        .with_context(|| format!("{} does not exist or cannot be read", path.display()))
-}
-
-/// Checks that rows can be read again when the run is resumed. The error for a folder or a pipe
-/// names the alternative.
-fn file_of_rows(path: &Path) -> anyhow::Result<PathBuf> {
-    let (found, shown) = (std::fs::metadata(path), path.display());
-    anyhow::ensure!(
-        !found.as_ref().is_ok_and(|found| found.is_dir()),
-        "{shown} is a folder; omit `--lines` to process its files"
-    );
-    anyhow::ensure!(
-        !found.is_ok_and(|found| !found.is_file()),
-        "{shown} is not a file that can be read twice; use `--lines -` and write the rows to \
-         stdin, which is stored"
-    );
-    absolute(path)
-}
-
-/// Spools stdin into a file that is named by its digest.
-async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
-    let folder = state.join(SPOOL);
-    create_private_folder(&folder)?;
-    // Random, because processes of other machines may share the folder.
-    let arriving = folder.join(format!("{ARRIVING}{:016x}", random()));
-    spool(std::io::stdin(), &arriving).await.context("stdin cannot be stored")?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(open_regular(&arriving)?)?;
-    let kept = folder.join(&hasher.finalize().to_hex()[..32]);
-    std::fs::rename(&arriving, &kept)?;
-    absolute(&kept)
-}
-
-/// Incomplete spool files older than `age`.
-pub fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(state.join(SPOOL)) else { return Vec::new() };
-    let is_old = |path: &PathBuf| {
-        let modified = path.metadata().and_then(|metadata| metadata.modified());
-        modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age))
-    };
-    let is_arriving = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        let is_named = name.starts_with(ARRIVING.as_bytes()) || name.starts_with(b".spool-");
-        is_named && path.symlink_metadata().is_ok_and(|found| found.is_file())
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    paths.filter(is_arriving).filter(is_old).collect()
-}
-
-/// The connector, by the kind of source.
-pub enum AnyConnector {
-    /// The files of a folder.
-    Tree(TreeConnector),
-    /// The rows of a file.
-    Lines(LineConnector),
-    /// The objects of a store.
-    Objects(ObjectConnector),
-    /// A connector in the code of a program.
-    Library(SharedConnector),
-}
-
-/// Evaluates an expression with the connector of any variant.
-macro_rules! with {
-    ($any:ident, $connector:ident => $work:expr) => {
-        match $any {
-            AnyConnector::Tree($connector) => $work,
-            AnyConnector::Lines($connector) => $work,
-            AnyConnector::Objects($connector) => $work,
-            AnyConnector::Library($connector) => $work,
-        }
-    };
-}
-
-impl Connector for AnyConnector {
-    async fn page(
-        &self,
-        range: &KeyRange,
-        from: &Position,
-        limit: PageLimit,
-    ) -> Result<Page, ConnectorError> {
-        with!(self, connector => connector.page(range, from, limit).await)
-    }
-
-    async fn estimate(
-        &self,
-        range: &KeyRange,
-        after: Option<&[u8]>,
-    ) -> Result<SourceEstimate, ConnectorError> {
-        with!(self, connector => connector.estimate(range, after).await)
-    }
-
-    async fn propose_split(
-        &self,
-        range: &KeyRange,
-        after: Option<&[u8]>,
-        fraction: f64,
-    ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        with!(self, connector => connector.propose_split(range, after, fraction).await)
-    }
-
-    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
-        with!(self, connector => connector.initial_ranges(wanted).await)
-    }
-
-    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
-        with!(self, connector => connector.fingerprint().await)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::description::path_text;
 
     #[test]
     fn keys_are_shown_as_names_or_row_numbers() {
-        let tree = Source::Tree { path: path_text(Path::new("/data")), gitignore: false };
+        let (path, filter) = (path_text(Path::new("/data")), Filter::default());
+        let tree = Source::Tree { path, gitignore: false, filter };
         assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
         assert_eq!(tree.key_shown(b"a/b.txt\0"), "after a/b.txt");
         let path = path_text(Path::new("/rows"));
@@ -443,7 +372,8 @@ mod tests {
 
     #[test]
     fn results_inside_of_the_source_are_recognized() {
-        let source = |url: &str| Source::Objects { url: url.into() };
+        let filter = Filter::default;
+        let source = |url: &str| Source::Objects { url: url.into(), filter: filter() };
         let at = |url: &str| Results::Objects { url: url.into() };
         assert!(source("s3://b/in").holds(&at("s3://b/in/out/")));
         assert!(source("s3://b/in/").holds(&at("s3://b/in")));

@@ -14,22 +14,13 @@ use shardwright_worker::RetryPolicy;
 use super::duration::parse_duration;
 use super::items::{COMMAND_HELP, ItemArguments, LimitArguments};
 use super::parse_name;
+use super::source::{ChoiceArguments, SourceArguments};
 use super::view::ViewArguments;
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
-    /// Folder (one item per file) or object store URL (one item per object).
-    #[arg(value_name = "SOURCE", required_unless_present = "lines", conflicts_with = "lines")]
-    pub(crate) source: Option<OsString>,
-    /// Use each row of FILE as an item, instead of SOURCE; `-` reads stdin.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) lines: Option<PathBuf>,
-    /// Separate records by NUL instead of newline, in FILE and on a batch command's stdin.
-    #[arg(long)]
-    pub(crate) null: bool,
-    /// Skip files that `.gitignore` files exclude.
-    #[arg(long)]
-    pub(crate) gitignore: bool,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// Start one process per N items; it reads the items from stdin, or
     /// gets them as arguments: an argument with a placeholder is repeated for each item.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -86,9 +77,11 @@ pub(crate) struct MakeArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct ScanArguments {
-    /// Folder or object store URL.
-    #[arg(value_name = "SOURCE")]
-    source: OsString,
+    /// Files and folders, or an object store URL.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<OsString>,
+    #[command(flatten)]
+    choice: ChoiceArguments,
     /// Rule file in the Gitleaks format [default: built-in rules].
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
@@ -101,9 +94,6 @@ pub(crate) struct ScanArguments {
     /// Show secrets in full, in the findings and in the stored results.
     #[arg(long)]
     pub(crate) show_secrets: bool,
-    /// Skip files that `.gitignore` files exclude.
-    #[arg(long)]
-    gitignore: bool,
     #[command(flatten)]
     work: WorkArguments,
     #[command(flatten)]
@@ -118,10 +108,7 @@ impl ScanArguments {
     /// The scan as a run. The digest of the rules distinguishes scans with different rules.
     pub(crate) fn as_run(&self, rules: [u8; 32]) -> RunArguments {
         RunArguments {
-            source: Some(self.source.clone()),
-            lines: None,
-            null: false,
-            gitignore: self.gitignore,
+            source: SourceArguments::of_files(self.sources.clone(), self.choice.clone()),
             batch: None,
             persistent: false,
             items: ItemArguments::default(),
@@ -190,11 +177,14 @@ impl RunArguments {
     /// The options of the job that finds or creates the run.
     pub(crate) fn options(&self) -> JobOptions {
         let MakeArguments { name, fresh, out, out_local, shards, lease } = &self.make;
+        let SourceArguments { sources, lines, null, files, choice } = &self.source;
         JobOptions {
-            source: self.source.clone(),
-            lines: self.lines.clone(),
-            null: self.null,
-            gitignore: self.gitignore,
+            sources: sources.clone(),
+            lines: lines.clone(),
+            null: *null,
+            files: *files,
+            gitignore: choice.gitignore,
+            filter: choice.filter(),
             command: self.items.command(&self.command),
             shell: self.items.shell.is_some(),
             placeholders: self.items.placeholders(),
@@ -217,7 +207,7 @@ impl RunArguments {
             return Mode::Scan { shows_secrets: matches!(secrecy, Secrecy::Shown) };
         }
         match self.batch {
-            Some(size) => Mode::Batch { size, null: self.null },
+            Some(size) => Mode::Batch { size, null: self.source.null },
             None if self.persistent => Mode::Persistent,
             None => Mode::Item,
         }

@@ -35,7 +35,7 @@ pub(crate) async fn run(
     } else {
         let ours = [state.clone(), output.folder().to_owned()];
         let ours: Vec<_> = ours.into_iter().filter(|folder| folder.exists()).collect();
-        Some(description.source.open(None, &state, &ours).await?)
+        Some(description.source.open(&[], &state, &ours).await?)
     };
     let (folder, _fetched) = output.readable().await?;
     let missing = missing_files(&output, &folder);

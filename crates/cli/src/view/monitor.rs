@@ -492,6 +492,7 @@ pub(super) fn message_json(message: &str) -> serde_json::Value {
 mod tests {
     use shardwright_contracts::{FenceEpoch, RunId, WorkerId};
     use shardwright_coordination::ParkReason;
+    use shardwright_jobs::source::Filter;
     use shardwright_worker::connector::Item;
     use shardwright_worker::handler::Assignment;
 
@@ -501,7 +502,8 @@ mod tests {
 
     fn monitor(slots: usize) -> RunMonitor {
         let voice = Voice { has_messages: true, ..Voice::default() };
-        RunMonitor::new(voice, Source::Objects { url: "s3://bucket".into() }, slots)
+        let source = Source::Objects { url: "s3://bucket".into(), filter: Filter::default() };
+        RunMonitor::new(voice, source, slots)
     }
 
     fn claim(monitor: &RunMonitor, slot: usize) {
@@ -646,7 +648,7 @@ mod tests {
     fn splits_are_reported_only_on_request() {
         for is_verbose in [false, true] {
             let voice = Voice { has_messages: true, is_verbose, ..Voice::default() };
-            let source = Source::Objects { url: "s3://bucket".into() };
+            let source = Source::Objects { url: "s3://bucket".into(), filter: Filter::default() };
             let monitor = RunMonitor::new(voice, source, 1);
             let residual = ShardId::from_raw(2);
             monitor.event(0, WorkerEvent::Split { shard: SHARD, residual, boundary: b"m" });

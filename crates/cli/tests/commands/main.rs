@@ -23,6 +23,7 @@ mod s3;
 mod scanning;
 mod sharing;
 mod showing;
+mod sources;
 mod stopping;
 mod stores;
 #[path = "../support/mod.rs"]

@@ -174,7 +174,6 @@ fn invalid_arguments_are_errors_and_not_panics() {
         &["run", "data", "--", ""],
         &["run", "data", "--", "{}"],
         &["run", "--lines", "nowhere", "--", "true"],
-        &["run", "data/00/00000", "--", "true"],
         &["run", "data", "--run", "a/b", "--", "true"],
         &["run", "data", "--max-failures", "x", "--", "true"],
         &["run", "data", "--store", "etcd://127.0.0.1:1", "--out-local", "--", "true"],
@@ -268,25 +267,6 @@ fn retry_needs_no_command() {
     assert_eq!(site.keys("mixed").len(), 21);
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
     site.expect(2, &["retry", "mixed"]);
-}
-
-#[test]
-fn source_of_the_wrong_kind_is_rejected_with_the_right_flag() {
-    let site = Site::with_files(1);
-    let rejection = |arguments: &[&str]| site.expect(2, arguments);
-    let printed = rejection(&["run", "--lines", "data", "--", "true"]);
-    assert!(printed.contains("is a folder; omit `--lines`"), "{printed}");
-    let printed = rejection(&["run", "--lines", "/dev/null", "--", "true"]);
-    assert!(printed.contains("use `--lines -`"), "{printed}");
-    let printed = rejection(&["run", "data/00/00000", "--", "true"]);
-    assert!(printed.contains("use `--lines "), "{printed}");
-    let printed = rejection(&["scan", "data/00/00000"]);
-    assert!(printed.contains("name its folder"), "{printed}");
-    assert!(!printed.contains("--lines"), "{printed}");
-    rejection(&["run", "nonsense://bucket", "--", "true"]);
-    // A rejected command leaves no files.
-    let left = fs::read_dir(site.path(".shardwright/runs")).map_or(0, Iterator::count);
-    assert_eq!(left, 0);
 }
 
 #[test]

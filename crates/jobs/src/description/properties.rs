@@ -5,8 +5,11 @@ use proptest::prelude::*;
 use super::Description;
 use crate::checks;
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 7] = [
     r#"{"kind":"tree","path":"/data","gitignore":true}"#,
+    r#"{"kind":"tree","path":"/data","gitignore":false,"filter":{"include":["*"],"follow":true}}"#,
+    r#"{"kind":"paths","paths":["/a/b/","/c",{"base64":"L/8="}],"gitignore":false}"#,
+    r#"{"kind":"objects","url":"s3://bucket","filter":{"exclude":["["]}}"#,
     r#"{"kind":"lines","path":{"base64":"L/8="},"null":false,"piped":true}"#,
     r#"{"kind":"objects","url":"s3://bucket/prefix"}"#,
     r#"{"kind":"library","identity":"numbers"}"#,

@@ -10,9 +10,8 @@ use shardwright_worker::connector::{SkipReason, SkipReports};
 
 use super::Findings;
 use super::results::KeyJson;
-use crate::description::{Description, path_of};
+use crate::description::Description;
 use crate::readable::readable;
-use crate::source::Source;
 
 /// Most unreadable entries that are kept. The rest are counted.
 const ENTRIES_MAX: usize = 10_000;
@@ -101,8 +100,7 @@ const fn may_hide_items(kind: SkipReason) -> bool {
 
 /// The change time of an entry of a tree, or of the nearest folder above it that can be read.
 pub(super) fn changed_at_ms(description: &Description, key: &[u8]) -> Option<u64> {
-    let Source::Tree { path, .. } = &description.source else { return None };
-    let path = path_of(path).join(OsStr::from_bytes(key));
+    let path = description.source.root()?.join(OsStr::from_bytes(key));
     let seen = path.ancestors().find_map(|path| std::fs::symlink_metadata(path).ok());
     seen.as_ref().map(super::listing::changed_ms)
 }

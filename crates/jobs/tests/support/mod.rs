@@ -39,7 +39,7 @@ impl Bench {
     /// A run named `it` of a command over the folder.
     pub(crate) fn options(&self, command: &str) -> JobOptions {
         JobOptions {
-            source: Some(self.folder.path().join("data").into()),
+            sources: vec![self.folder.path().join("data").into()],
             command: vec![command.into()],
             name: Some(RunName::new("it").unwrap()),
             out: Some(self.folder.path().join("out").into()),
