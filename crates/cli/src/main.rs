@@ -4,11 +4,13 @@
 //! rules of shard ownership are in the coordinator, not here.
 #![forbid(unsafe_code)]
 
+mod after;
 mod arguments;
 mod cluster;
 mod commands;
 mod console;
 mod demo;
+mod dry_run;
 mod exit;
 mod failures;
 mod progress;

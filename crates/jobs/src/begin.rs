@@ -85,12 +85,34 @@ pub async fn check(store: &StoreAddress, options: &JobOptions) -> anyhow::Result
 }
 
 /// The requested location of the results, if there is one.
-fn requested_results(options: &JobOptions) -> anyhow::Result<Option<Results>> {
+pub(crate) fn requested_results(options: &JobOptions) -> anyhow::Result<Option<Results>> {
     match &options.out {
         _ if options.out_local => Ok(Some(Results::Local)),
         Some(out) => Results::parse(out).map(Some),
         None => Ok(None),
     }
+}
+
+/// The location of the results of a new run.
+pub(crate) fn location_of(
+    store: &StoreAddress,
+    options: &JobOptions,
+    state: &Path,
+    name: RunName,
+) -> anyhow::Result<Results> {
+    let requested = requested_results(options)?;
+    anyhow::ensure!(
+        requested.is_some() || !store.is_shared(),
+        "a shared store needs a location for results: --out with a FOLDER or URL that every \
+         worker reaches, or --out-local to keep them on each machine"
+    );
+    Ok(requested.unwrap_or_else(|| Results::folder(&default_folder(state, name))))
+}
+
+/// The wanted number of first shards.
+pub(crate) fn shards_of(options: &JobOptions) -> usize {
+    let by_workers = || (options.workers * SHARDS_PER_WORKER).min(MOST_SHARDS);
+    options.shards.map_or_else(by_workers, usize::from)
 }
 
 /// Finds or creates the run of this source and command.
@@ -267,9 +289,7 @@ impl Wanted<'_> {
         let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
         let connector = Arc::new(self.open(&ours).await?);
         let fingerprint = connector.fingerprint().await?;
-        let by_workers = || (options.workers * SHARDS_PER_WORKER).min(MOST_SHARDS);
-        let wanted = options.shards.map_or_else(by_workers, usize::from);
-        let ranges = connector.initial_ranges(wanted).await?;
+        let ranges = connector.initial_ranges(shards_of(options)).await?;
         let source = self.source.clone();
         let description = Description::new(source, &fingerprint, options, results, &ranges);
         let run = RunId::from_raw(random());
@@ -312,14 +332,7 @@ impl Wanted<'_> {
 
     /// The location of the results of a new run.
     fn results(&self) -> anyhow::Result<Results> {
-        let requested = self.requested_results()?;
-        anyhow::ensure!(
-            requested.is_some() || !self.store.is_shared(),
-            "a shared store needs a location for results: --out with a FOLDER or URL that every \
-             worker reaches, or --out-local to keep them on each machine"
-        );
-        let usual = || Results::folder(&default_folder(self.state, self.name));
-        let results = requested.unwrap_or_else(usual);
+        let results = location_of(self.store, self.options, self.state, self.name)?;
         self.source.ensure_without(&results)?;
         results.created()
     }
@@ -403,7 +416,7 @@ async fn resume_with(
     Ok(Begun { name, run, description, connector, output, is_resumed: true })
 }
 
-fn derived_name(source: &Source, options: &JobOptions) -> RunName {
+pub(crate) fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     let shown = match source {
         Source::Lines { piped: true, .. } => "pipe".to_owned(),
         Source::Paths { paths, .. } if paths.len() > 1 => {

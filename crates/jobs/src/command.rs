@@ -26,14 +26,25 @@ pub(crate) fn check(options: &JobOptions, source: Option<&Source>) -> anyhow::Re
     if matches!(options.mode, Mode::Scan { .. } | Mode::Library) {
         return Ok(());
     }
-    let JobOptions { command, shell, placeholders, mode, .. } = options;
-    let template = template(command, *shell, placeholders, *mode)?;
+    let template = template_of(options)?;
     anyhow::ensure!(
         !template.needs_row_numbers() || source.is_none_or(Source::has_row_numbers),
         "{{#}} stands for the row number, and the items of this source are no rows; leave it out, \
          or use `--lines`"
     );
     Ok(())
+}
+
+/// Checks the command of a new run, as far as it does not depend on the source.
+pub fn template_of(options: &JobOptions) -> anyhow::Result<Template> {
+    let JobOptions { command, shell, placeholders, mode, .. } = options;
+    template(command, *shell, placeholders, *mode)
+}
+
+/// The command of an existing run.
+pub fn template_of_run(description: &Description) -> anyhow::Result<Template> {
+    let Description { shell, placeholders, mode, .. } = description;
+    template(&description.command(), *shell, placeholders, *mode)
 }
 
 /// Checks a command.
@@ -85,8 +96,8 @@ impl Command {
         in_flight: usize,
         lease: Duration,
     ) -> anyhow::Result<Self> {
-        let Description { shell, placeholders, mode, limits, .. } = description;
-        let template = || template(&description.command(), *shell, placeholders, *mode);
+        let limits = &description.limits;
+        let template = || template_of_run(description);
         let spill = output.spill();
         let guard = || {
             // Where the system denies it, the orphans of a killed guard are not killed.

@@ -1,13 +1,16 @@
 //! Writing the result file and the receipt of a run.
 
+use std::path::Path;
+
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, ShardStatus};
 
 use crate::Coordinator;
 use crate::TENANT;
+use crate::begin::Found;
 use crate::description::Description;
 use crate::journal::Tally;
-use crate::output::{Built, Output};
+use crate::output::{Built, Output, shown};
 use crate::receipt::Receipt;
 
 /// A run whose results are to be written.
@@ -63,6 +66,27 @@ impl Conclusion<'_> {
         output.publish(*run, built, serde_json::to_vec_pretty(&receipt)?).await?;
         Ok(Some(receipt))
     }
+}
+
+/// Returns the receipt of a run that has nothing left to do. Writes the results and the receipt
+/// first, if the process that finished the run was killed before it did. None if this machine does
+/// not reach the results.
+pub async fn concluded(
+    coordinator: &Coordinator,
+    state: &Path,
+    found: &Found,
+) -> anyhow::Result<Option<Receipt>> {
+    let Found { name, run, description } = found;
+    let output = Output::of(&description.results, state, *name).await?.for_mode(description.mode);
+    if !output.is_reserved(*run).await? || !output.is_owner(*run).await? {
+        return Ok(None);
+    }
+    if let Some(receipt) = output.receipt().await?.filter(|receipt| receipt.run == shown(*run)) {
+        return Ok(Some(receipt));
+    }
+    let conclusion =
+        Conclusion { coordinator, name: *name, run: *run, description, output: &output };
+    conclusion.write().await.map(Some)
 }
 
 /// Whether no shard is active.

@@ -7,6 +7,7 @@
 //! | [`output`] | the location of the results, and which run owns it |
 //! | [`journal`] | the journal of each process, beside the results |
 //! | [`conclude`] | writes the result file and the [receipt](receipt::Receipt) |
+//! | [`preview`] | what a command would do, without any change |
 //! | [`verify`] | recomputes the content of the receipt in another way, without shared code |
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -32,6 +33,7 @@ pub mod journal;
 mod objects;
 mod options;
 pub mod output;
+pub mod preview;
 pub mod readable;
 pub mod receipt;
 mod sink;

@@ -31,6 +31,7 @@ use crate::description::{Mode, Results, path_of};
 use crate::interface::Interface;
 use crate::journal;
 use crate::objects::ObjectSink;
+use crate::receipt::Receipt;
 use crate::sink::AnySink;
 
 /// The name of the result file.
@@ -189,6 +190,12 @@ impl Output {
                 Err(error) => Err(error).with_context(|| self.location(file)),
             },
         }
+    }
+
+    /// The receipt at the location, which may be of an earlier run. None if it cannot be decoded.
+    pub(crate) async fn receipt(&self) -> anyhow::Result<Option<Receipt>> {
+        let found = self.read(RECEIPT).await?;
+        Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     async fn write(&self, file: &str, bytes: Vec<u8>) -> anyhow::Result<()> {

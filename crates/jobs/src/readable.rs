@@ -53,6 +53,21 @@ pub(crate) fn command_line(command: &[OsString]) -> String {
     parts.join(" ")
 }
 
+/// A command on one line, exactly as bash, zsh and ksh read it. Bytes that a terminal must not get
+/// are escaped, as in `$'a\\nb'`.
+pub fn shell_line(command: &[OsString]) -> String {
+    let word = |part: &OsString| match part.to_str() {
+        Some(text) if !text.chars().any(|letter| letter == '\t' || is_control(letter)) => {
+            quoted(part)
+        }
+        _ => {
+            let escaped = part.as_encoded_bytes().iter().flat_map(|byte| byte.escape_ascii());
+            format!("$'{}'", escaped.map(char::from).collect::<String>())
+        }
+    };
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// An argument as a shell reads it.
 pub(crate) fn quoted(argument: &OsStr) -> String {
     let text = argument.to_string_lossy();
@@ -162,6 +177,33 @@ mod tests {
         ] {
             assert_eq!(command_line(&["run".into(), argument.into()]), format!("run {shown}"));
         }
+    }
+
+    #[test]
+    fn a_shell_reads_a_line_exactly_as_it_was() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let words: Vec<OsString> = [
+            &b"a b"[..],
+            b"it's",
+            b"$x",
+            b"",
+            b"n\nl",
+            b"t\t\"\\'",
+            b"\xff\xfe",
+            "\u{e9}\u{202e}".as_bytes(),
+        ]
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .to_vec();
+        let line = shell_line(&words);
+        assert!(
+            !line.contains('\n') && line.starts_with(r"'a b' 'it'\''s' '$x' '' $'n\nl' "),
+            "{line}"
+        );
+        let script = format!("printf '%s\\0' {line}");
+        let printed = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+        let read: Vec<&[u8]> = printed.stdout.split(|byte| *byte == 0).collect();
+        let expected: Vec<&[u8]> = words.iter().map(|word| word.as_encoded_bytes()).collect();
+        assert_eq!(read[..words.len()], expected);
     }
 
     #[test]

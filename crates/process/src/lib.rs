@@ -47,4 +47,4 @@ pub use record::{ItemRecord, KeyText};
 #[cfg(feature = "programs")]
 pub use spill::{Spill, SpillStore};
 #[cfg(feature = "programs")]
-pub use template::{Template, TemplateError};
+pub use template::{NoRowNumber, Template, TemplateError, text_of};

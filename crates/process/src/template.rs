@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use shardwright_worker::connector::Item;
 
 use self::argument::{Argument, Lexicon, Placeholder, Values};
-pub(crate) use self::argument::{NoRowNumber, text_of};
+pub use self::argument::{NoRowNumber, text_of};
 use self::line::ShellLine;
 use crate::placeholders::Placeholders;
 
@@ -147,7 +147,7 @@ impl Template {
     }
 
     /// The arguments for one item. Without a placeholder, the item is the last argument.
-    pub(crate) fn for_item(&self, item: &Item, slot: u32) -> Result<Vec<OsString>, NoRowNumber> {
+    pub fn for_item(&self, item: &Item, slot: u32) -> Result<Vec<OsString>, NoRowNumber> {
         let mut arguments = self.for_items(std::slice::from_ref(item), slot)?;
         if !self.has_placeholder() && !self.is_shell() {
             arguments.push(OsString::from_vec(text_of(item).into_owned()));
@@ -156,11 +156,7 @@ impl Template {
     }
 
     /// The arguments for a batch. An argument with a placeholder for items is repeated for each.
-    pub(crate) fn for_items(
-        &self,
-        items: &[Item],
-        slot: u32,
-    ) -> Result<Vec<OsString>, NoRowNumber> {
+    pub fn for_items(&self, items: &[Item], slot: u32) -> Result<Vec<OsString>, NoRowNumber> {
         let arguments = match &self.form {
             Form::Arguments(arguments) => arguments,
             Form::Line(line) => return line.arguments(items, slot),

@@ -14,13 +14,15 @@ use shardwright_worker::RetryPolicy;
 use super::duration::parse_duration;
 use super::items::{COMMAND_HELP, ItemArguments, LimitArguments};
 use super::parse_name;
-use super::source::{ChoiceArguments, SourceArguments};
+use super::source::{BeginArguments, ChoiceArguments, SourceArguments};
 use super::view::ViewArguments;
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
+    #[command(flatten)]
+    pub(crate) begin: BeginArguments,
     /// Start one process per N items; it reads the items from stdin, or
     /// gets them as arguments: an argument with a placeholder is repeated for each item.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -109,6 +111,7 @@ impl ScanArguments {
     pub(crate) fn as_run(&self, rules: [u8; 32]) -> RunArguments {
         RunArguments {
             source: SourceArguments::of_files(self.sources.clone(), self.choice.clone()),
+            begin: BeginArguments::default(),
             batch: None,
             persistent: false,
             items: ItemArguments::default(),

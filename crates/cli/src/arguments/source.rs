@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use shardwright_coordination::RunName;
 use shardwright_jobs::source::Filter;
+
+use super::parse_name;
 
 /// The source of a run.
 #[derive(Args, Clone, Debug)]
@@ -62,4 +65,16 @@ impl ChoiceArguments {
         let Self { include, exclude, follow, .. } = self;
         Filter { include: include.clone(), exclude: exclude.clone(), follow: *follow }
     }
+}
+
+/// When a run begins, and whether.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct BeginArguments {
+    /// Print the first commands and the numbers of items and shards, and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Wait until RUN is complete, and fail if it has failed or was cancelled. Repeat it for
+    /// several.
+    #[arg(long, value_name = "RUN", value_parser = parse_name)]
+    pub(crate) after: Vec<RunName>,
 }

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 
 use shardwright_jobs::begin::{begin, check, state_folder};
+use shardwright_jobs::command::template_of;
 use shardwright_jobs::source::Source;
 
+use crate::after::wait_for;
 use crate::arguments::run::RunArguments;
 use crate::console::errln;
+use crate::dry_run::dry_run;
 use crate::exit::Exit;
 use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};
@@ -17,8 +20,26 @@ pub(crate) async fn run(
     arguments: &RunArguments,
 ) -> anyhow::Result<Exit> {
     let options = arguments.options();
-    check(store, &options).await?;
-    let coordinator = store.open(OpenMode::Write).await?;
+    // Before the wait for other runs.
+    drop(template_of(&options)?);
+    if arguments.begin.dry_run {
+        return dry_run(store, json, arguments).await;
+    }
+    let after = &arguments.begin.after;
+    let coordinator = if after.is_empty() {
+        check(store, &options).await?;
+        store.open(OpenMode::Write).await?
+    } else {
+        anyhow::ensure!(
+            options.name.is_none_or(|name| !after.contains(&name)),
+            "a run cannot begin after itself"
+        );
+        let coordinator = store.open(OpenMode::Read).await?;
+        wait_for(store, &coordinator, json, after).await?;
+        // The runs before may have created the source.
+        check(store, &options).await?;
+        coordinator
+    };
     let state = state_folder(store)?;
     let begun = begin(store, &coordinator, &state, &options).await?;
     if !json && !begun.is_resumed && arguments.source.is_guessed() {

@@ -6,6 +6,7 @@
     reason = "a test that panics is a test that fails"
 )]
 
+mod beginning;
 mod collecting;
 mod documents;
 mod foreign_files;

@@ -150,7 +150,7 @@ impl Output {
         Ok(self.is_local || found.is_some_and(|found| found.run == shown(run)))
     }
 
-    async fn is_owner(&self, run: RunId) -> anyhow::Result<bool> {
+    pub(crate) async fn is_owner(&self, run: RunId) -> anyhow::Result<bool> {
         Ok(self.marker(MARKER).await?.is_some_and(|found| found.run == shown(run)))
     }
 

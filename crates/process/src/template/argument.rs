@@ -155,13 +155,13 @@ impl Argument {
 }
 
 /// `{#}` stands for the number of an item that is no row.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoRowNumber;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{{#}} stands for a row number, and this item is not a row")]
+pub struct NoRowNumber;
 
 impl From<NoRowNumber> for ItemFailure {
-    fn from(_: NoRowNumber) -> Self {
-        let detail = "{#} stands for a row number, and this item is not a row";
-        Self::permanent(ParkReason::Other, detail).own()
+    fn from(error: NoRowNumber) -> Self {
+        Self::permanent(ParkReason::Other, error.to_string()).own()
     }
 }
 
@@ -202,7 +202,7 @@ impl Values<'_> {
 
 /// The text of an item on a command line or on stdin. A path that begins with a dash gets a `./`.
 #[must_use]
-pub(crate) fn text_of(item: &Item) -> Cow<'_, [u8]> {
+pub fn text_of(item: &Item) -> Cow<'_, [u8]> {
     match &item.payload {
         Payload::File(path) => {
             let path = path.as_os_str().as_bytes();
