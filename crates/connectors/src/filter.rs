@@ -11,6 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use shardwright_worker::connector::ConnectorError;
 
+/// Most bytes of a pattern. Nested braces overflow the stack at some thousands.
+pub(crate) const PATTERN_SIZE_MAX: usize = 1_024;
+/// Most globs of a source. Together they take some megabytes.
+const GLOBS_MAX: usize = 1_000;
+
 /// Which paths of a source are items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathFilter {
@@ -58,6 +63,10 @@ fn matcher(globs: &[String]) -> Result<Option<Box<Gitignore>>, ConnectorError> {
     if globs.is_empty() {
         return Ok(None);
     }
+    if let Some(glob) = globs.get(GLOBS_MAX) {
+        let reason = format!("it is one of more than {GLOBS_MAX} globs");
+        return Err(ConnectorError::BadGlob { glob: glob.clone(), reason });
+    }
     let mut builder = GitignoreBuilder::new("");
     builder.allow_unclosed_class(false);
     for glob in globs {
@@ -67,6 +76,9 @@ fn matcher(globs: &[String]) -> Result<Option<Box<Gitignore>>, ConnectorError> {
         };
         if glob.trim_end().is_empty() {
             return Err(bad("it is empty"));
+        }
+        if glob.len() > PATTERN_SIZE_MAX {
+            return Err(bad(&format!("it is longer than {PATTERN_SIZE_MAX} bytes")));
         }
         if glob.starts_with('!') {
             return Err(bad("a glob has no `!`; exclude with --exclude, include with --include"));
@@ -148,5 +160,17 @@ mod tests {
             let refused = PathFilter::new(&[], &[glob.to_owned()]).unwrap_err().to_string();
             assert!(refused.contains(part) && refused.contains(glob), "{refused}");
         }
+    }
+
+    #[test]
+    fn long_globs_and_too_many_are_refused() {
+        let nested = |depth: usize| format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        let refused = |globs: &[String]| PathFilter::new(globs, &[]).unwrap_err().to_string();
+        assert!(PathFilter::new(&[nested(100), "a".repeat(PATTERN_SIZE_MAX)], &[]).is_ok());
+        // Within the length, the compiler of patterns limits the depth.
+        assert!(PathFilter::new(&[nested(PATTERN_SIZE_MAX / 2 - 1)], &[]).is_err());
+        assert!(refused(&[nested(100_000)]).contains("longer than 1024 bytes"));
+        assert!(PathFilter::new(&vec!["*.a".to_owned(); GLOBS_MAX], &[]).is_ok());
+        assert!(refused(&vec!["*.a".to_owned(); GLOBS_MAX + 1]).contains("more than 1000 globs"));
     }
 }

@@ -9,11 +9,10 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::files::open_regular;
+use crate::filter::PATTERN_SIZE_MAX;
 
 /// Most bytes of a file with rules.
 const FILE_SIZE_MAX: u64 = 1 << 20;
-/// Most bytes of a pattern. Nested braces overflow the stack at some thousands.
-const PATTERN_SIZE_MAX: usize = 1_024;
 /// Most memory that the rules of a file take, by the estimate of [`estimated_memory`].
 pub(super) const MEMORY_MAX: usize = 32 << 20;
 
