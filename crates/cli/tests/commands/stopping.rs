@@ -154,7 +154,7 @@ fn verify_reports_an_item_that_was_dispatched_before_a_kill() {
     child.wait().unwrap();
     blocked.unblock();
     let printed = blocked.site.expect(0, &BlockedRun::command(&flags));
-    assert!(printed.contains("items in progress at a kill are missing"), "{printed}");
+    assert!(printed.contains("items in progress during a kill have no result"), "{printed}");
     assert_eq!(blocked.site.field_values("work", "row").len(), 9);
     let printed = blocked.site.expect(0, &["verify", "work"]);
     assert!(printed.contains("1 items have no result"), "{printed}");
