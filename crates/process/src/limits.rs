@@ -1,10 +1,12 @@
 //! Limits of programs.
 
+#[cfg(feature = "programs")]
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// Time between the signals TERM and KILL, unless another is given.
+#[cfg(feature = "programs")]
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Limits of a program. An absent one does not apply.
